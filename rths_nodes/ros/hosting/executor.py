@@ -13,6 +13,7 @@ import select
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
+from operator import attrgetter
 
 from lifecycle_msgs.srv import GetAvailableStates, GetAvailableTransitions, GetState
 from rcl_interfaces.srv import DescribeParameters, GetParameters, GetParameterTypes, ListParameters
@@ -140,6 +141,7 @@ def look(node: RthsNode) -> None:
         node.safely(node.look)
 
 
+GONE = attrgetter("phase.gone")
 READING = (
     *(GetParameters, GetParameterTypes, DescribeParameters, ListParameters),
     *(GetState, GetAvailableStates, GetAvailableTransitions),
@@ -187,7 +189,9 @@ PATIENT_TURNS = 16
 
 def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
     """Let ``node`` handle up to ``limit`` samples unless it must wait. Return True if the node did work."""
-    if not node.works or (paced and node.rests):
+    if node.phase.gone or not (node.phase.active or node.participates):
+        return False
+    if (node.interposer.holds_up and not node.interposer.may_work()) or (paced and node.rests):
         return False
     try:
         return node.work(limit)
@@ -246,7 +250,7 @@ class LoopExecutor:
                 thread.close()
 
     def _loop(self) -> None:
-        while not all(node.phase.gone for node in self.nodes):
+        while not all(map(GONE, self.nodes)):
             try:
                 self._turn()
             except Starving as error:  # raised outside a node: the cause is unknown
@@ -267,7 +271,7 @@ class LoopExecutor:
 
     def _turn(self) -> None:
         busy, rig = False, self._rig
-        paced = self._paced
+        paced = rig is not None and rig.pacer is not None and self._paced
         for node in self._ring:
             busy |= give_turn(node, self._at_a_time, paced)
         self._turns += 1
@@ -279,11 +283,13 @@ class LoopExecutor:
             self._use_slack(rig, rig.pacer)
             rig.safely(rig.tick)
             self._idle_turns = self._polls = 0
-            self._yield_processor()
+            if self._awaits_streams:
+                self._yield_processor()
             return
         if busy:
             self._polls = 0
-            self._yield_processor()
+            if self._awaits_streams:
+                self._yield_processor()
         elif self._yields and self._polls_on():
             self._polls += 1
             self._yield_processor()
@@ -308,7 +314,7 @@ class LoopExecutor:
 
     @property
     def _paced(self) -> bool:
-        return self._rig is not None and self._rig.pacer is not None and self._rig.running
+        return self._rig is not None and self._rig.pacer is not None and bool(self._rig.running)
 
     @property
     def _yields(self) -> bool:
@@ -369,7 +375,7 @@ class LoopExecutor:
             return
         if rig is None and not all(map(self._unhurried, self.nodes)):
             return
-        if rig is not None and rig.pacer is not None and rig.running:
+        if rig is not None and rig.pacer is not None and self._paced:
             slack = min(DIAGNOSE_SLACK_NS, round(rig.scenario.dt * 0.5e9))
             if rig.pacer.slack <= slack:
                 return

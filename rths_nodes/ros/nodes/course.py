@@ -92,7 +92,8 @@ class RigClock:
         if sample:
             self.work.add(now - (self.pacer.began if self.pacer else self._tick_at))
         self.measured_at = self._sent_at[sample % KEPT] = now
-        return self._started_ns + round((sample + self.missed + self._paused) * self._dt * SECOND)
+        missed = self.pacer.missed if self.pacer else 0
+        return self._started_ns + round((sample + missed + self._paused) * self._dt * SECOND)
 
     def answered(self, sample: int, waited: int = 0) -> None:
         self.loop.add(self._now() - waited - self._sent_at[(sample - 1) % KEPT])
@@ -269,7 +270,8 @@ class TickGate:
         needs neither. ``interrupted`` is true if the operator requests a hold.
         """
         rig = self._rig
-        self.receive_trips()
+        if trips := self._topics.received(names.TRIP):
+            self._heed(trips)
         if self._stops.waiting:
             self._stops.carry_out()
         if (now := self._now()) >= self._next_look:
@@ -288,8 +290,11 @@ class TickGate:
         return self.observers.follow()
 
     def receive_trips(self) -> None:
+        self._heed(self._topics.received(names.TRIP))
+
+    def _heed(self, trips: Sequence[Data]) -> None:
         rig = self._rig
-        for trip in self._topics.received(names.TRIP):
+        for trip in trips:
             # after the end only a breach changes the outcome
             if not rig.ended or trip["source"] == names.MONITOR or trip["sample"]:
                 sample = self.observers.effective(trip["effective_sample"])
@@ -434,7 +439,8 @@ class AfterMeasurement:
             self._deferred.put("true_state", self._topics.codec.pack_measurement, self._rig.truth, stamp)
         if self._clock_every and sample % self._clock_every == 0:
             self._topics.senders[names.CLOCK.name](ENCAPSULATION + _TIME.pack(*stamp_of(stamp)))
-        self.announce_change()
+        if self._rig.machine.state != self.announced:
+            self.announce()
 
     def pass_on(self) -> bool:
         if not self._gathered:
