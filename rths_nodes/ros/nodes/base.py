@@ -24,7 +24,7 @@ from rths_nodes.core.durations import SECOND, Durations
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, PortError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import MODE_DISPLACEMENT, Command, Measurement, Target
-from rths_nodes.core.wire import Codec, RunMark, decode, stamp_of
+from rths_nodes.core.wire import Codec, decode, stamp_of
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.options import BEST_EFFORT, EXECUTIVE
 from rths_nodes.loop.outcomes import ExitCode
@@ -48,23 +48,10 @@ from rths_nodes.ros.transport.topics import DeferredSends, Interposer, NodeTopic
 msg = importlib.import_module("rths_nodes.msg")
 
 
-def codec_of(location: names.NodeLocation, assembly: Assembly, run: RunMark) -> Codec:
-    if location.axis:  # an axis node has no Targets
-        return Codec(0, 1, 0, run=run, n_force=int(takes_force(assembly.scenario, location.axis)))
-    codec = assembly.codec(run)
-    check_serialization(codec)
-    return codec
-
-
 def check_serialization(codec: Codec) -> None:
     """Raise RuntimeError unless middleware and ``codec`` encode and decode messages alike, except for padding."""
     n_dof, n_axes, n_state, n_auxiliary, n_inputs = codec.sizes
-    count = 68 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary + 2 * n_inputs
-    numbers = iter(np.linspace(0.1, 9.7, count).tolist())
-
-    def some(count: int) -> Any:
-        return np.array([next(numbers) for _ in range(count)])
-
+    some: Callable[[int], Any] = np.random.default_rng(0).random
     stamp, modes = 3 * SECOND + 7, bytes([MODE_DISPLACEMENT]) * n_axes
     target: Any = Target(5, *[some(n_dof) for _ in range(6)], some(n_inputs), 1, some(4))  # type: ignore[misc,call-arg]
     command = Command(6, some(n_axes), some(n_axes), some(n_inputs), 2, modes)
@@ -228,7 +215,11 @@ class RthsNode(FewRequests, LifecycleNode):
         if self.scenario.engine == EXECUTIVE and self.role in names.LOOP and not self._host.follows:
             raise ConfigError(f"engine = {EXECUTIVE!r}: not available for nodes. Use rths run, or engine: auto")
         self.assembly = Assembly(self.scenario, self._host.handed)
-        codec = codec_of(location, self.assembly, self.topics.run)
+        if location.axis:  # an axis node has no Targets
+            codec = Codec(0, 1, 0, run=self.topics.run, n_force=int(takes_force(self.scenario, location.axis)))
+        else:
+            codec = self.assembly.codec(self.topics.run)
+            check_serialization(codec)
         self.measurements.reset()
         self.interposer = self._host.interpose(self)
         self.build(self.assembly)
