@@ -7,6 +7,7 @@ A node connects a stage (``loop/stages``) to topics. It polls messages of loop a
 from __future__ import annotations
 
 import importlib
+import itertools
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -51,7 +52,11 @@ msg = importlib.import_module("rths_nodes.msg")
 def check_serialization(codec: Codec) -> None:
     """Raise RuntimeError unless middleware and ``codec`` encode and decode messages alike, except for padding."""
     n_dof, n_axes, n_state, n_auxiliary, n_inputs = codec.sizes
-    some: Callable[[int], Any] = np.random.default_rng(0).random
+    numbers = itertools.count(0.1, 0.1)
+
+    def some(count: int) -> Any:
+        return np.array([next(numbers) for _ in range(count)])
+
     stamp, modes = 3 * SECOND + 7, bytes([MODE_DISPLACEMENT]) * n_axes
     target: Any = Target(5, *[some(n_dof) for _ in range(6)], some(n_inputs), 1, some(4))  # type: ignore[misc,call-arg]
     command = Command(6, some(n_axes), some(n_axes), some(n_inputs), 2, modes)
