@@ -334,16 +334,14 @@ class HostedTest(ComposedTest):
         self._peers, self._arguments = peers, arguments
 
     def make(self, open_writer: OpenWriter, context: Context) -> None:
+        pairs = zip(self._arguments, self._arguments[1:], strict=False)
+        parameters = [word for flag, word in pairs if flag in ("-p", "--param")]
         for role in (peer for peer in self._peers if not names.axis_of(peer)):
-            self.add(role, open_writer, context, cli_args=self._parameters_of(role))
+            overrides = [word.removeprefix(f"{role}:") for word in parameters if word.startswith(f"{role}:")]
+            cli_args = ["--ros-args", *(part for word in overrides for part in ("-p", word))]
+            self.add(role, open_writer, context, cli_args=cli_args)
         for axis in filter(None, map(names.axis_of, self._peers)):
             self.add(names.AXIS, open_writer, context, cli_args=in_namespace(f"{self.rig.location.rig}/{axis}"))
-
-    def _parameters_of(self, role: str) -> list[str]:
-        pairs = zip(self._arguments, self._arguments[1:], strict=False)
-        parameters = [word for flag, word in pairs if flag in ("-p", "--param") and word.startswith(f"{role}:")]
-        arguments = [part for word in parameters for part in ("-p", word.removeprefix(f"{role}:"))]
-        return ["--ros-args", *arguments] if arguments else []
 
     def main(self, context: Context) -> int:
         for node in self.nodes:
