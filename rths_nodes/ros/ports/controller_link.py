@@ -84,8 +84,8 @@ class ControllerLink(middleware.ThreadedNode):
             JointState, params.states, self._waiting.append, wanted
         )
 
-    def _until(self, found: Callable[[], Any], missing: str) -> Any:
-        while not (result := found()):
+    def _until(self, condition: Callable[[], Any], missing: str) -> Any:
+        while not (result := condition()):
             if time.monotonic() > self._end:
                 raise ConfigError(f"cannot connect within {self._params.connect_within:g} s: {missing}")
             self._executor.spin_once(timeout_sec=LOOK_S)
