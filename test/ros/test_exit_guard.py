@@ -47,14 +47,12 @@ HANGS = "ctypes.PyDLL(None).pause()"
 
 @pytest.mark.parametrize(("inside", "code", "expected"), [(HANGS, 0, 0), (HANGS, 3, 3), ("pass", 3, 0)])
 def test_guard_ends_only_a_process_that_hangs(inside, code, expected):
-    program = GUARDED.format(seconds=0.5, codes=[code], inside=inside)
-    assert run_python("-c", program).returncode == expected
+    assert run_python("-c", GUARDED.format(seconds=0.5, codes=[code], inside=inside)).returncode == expected
 
 
 def test_guard_that_is_armed_again_restarts_with_the_last_code():
     started = time.monotonic()
-    program = GUARDED.format(seconds=2.0, codes=(3, 3, 0, 130), inside=HANGS)
-    assert run_python("-c", program).returncode == 130
+    assert run_python("-c", GUARDED.format(seconds=2.0, codes=(3, 3, 0, 130), inside=HANGS)).returncode == 130
     assert time.monotonic() - started > 3.4
 
 
