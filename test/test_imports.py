@@ -263,7 +263,7 @@ def test_members_of_family_are_in_its_room() -> None:
         ("loop/supervision/monitor.py", "from rths_nodes.loop.scenario.schema import Scenario"),
         ("ros/nodes/base.py", "from rths_nodes.recording import bag"),
         ("ros/nodes/base.py", "from ...recording import bag"),
-        ("ros/transport/peers.py", "from rths_nodes.ros.nodes import base"),
+        ("ros/transport/line.py", "from rths_nodes.ros.nodes import base"),
         ("recording/bag.py", "from rths_nodes.ros import names"),
         ("recording/bag.py", "import matplotlib.pyplot"),
         ("analysis/report/document.py", "import matplotlib"),
