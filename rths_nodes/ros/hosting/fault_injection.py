@@ -175,6 +175,7 @@ class _Faults(Interposer):
 
     def _fill_disk(self) -> None:
         assert isinstance(self._node, RecorderNode)
+        assert self._node.writer is not None
         full = os.open("/dev/full", os.O_WRONLY)
         os.dup2(full, self._node.writer.fileno())
         os.close(full)

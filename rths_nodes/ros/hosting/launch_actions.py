@@ -433,11 +433,11 @@ def check_rosbag2(directory: Path) -> None:
 
 def _typed(parameters: Mapping[str, object]) -> dict[str, ParameterValue]:
     """Return parameters with explicit types, because launch would parse text such as 7e3 as a number."""
-
-    def type_of(value: object) -> object:
-        return list[type(value[0])] if isinstance(value, list) else type(value)  # type: ignore[misc]
-
-    return {name: ParameterValue(value, value_type=type_of(value)) for name, value in parameters.items()}
+    types: dict[str, object] = {
+        name: list[type(value[0])] if isinstance(value, list) else type(value)  # type: ignore[misc]
+        for name, value in parameters.items()
+    }
+    return {name: ParameterValue(value, value_type=types[name]) for name, value in parameters.items()}
 
 
 def _params_files(path: str) -> list[str]:

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
@@ -104,9 +104,24 @@ class Host:
     """True if the stages return the messages of the executive."""
 
 
-OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Any]
-"""Function that opens a recording (``recording.bag.Writer``), given its directory, topics (name and row) and
-information. Raises ConfigError if the recording cannot be opened."""
+class Writer(Protocol):
+    def add(self, topic: str, kind: str, reliable: bool, latched: bool) -> None: ...
+
+    def write(self, topic: str, data: bytes, stamp_ns: int) -> None: ...
+
+    def flush_if_due(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def fileno(self) -> int: ...
+
+    def close(self, information: dict[str, str]) -> None: ...
+
+
+OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writer]
+"""Function that opens a recording, given its directory, topics (name and row) and information.
+
+Raises ConfigError if the recording cannot be opened."""
 PERIOD_NS = 1_000_000_000
 LOOK_NS = 2_000_000
 IN_WORDS = (ComponentError, IntegratorError, PortError)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Protocol
 from uuid import uuid4
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
@@ -24,9 +24,12 @@ from std_srvs.srv import Trigger
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Measurement
 from rths_nodes.core.wire import Codec
-from rths_nodes.loop.scenario.schema import rig_kind
+from rths_nodes.loop.indices.live_columns import MotionCurves
+from rths_nodes.loop.procedure_record import ProcedureRecord
+from rths_nodes.loop.scenario.schema import Scenario, rig_kind
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import TestState, Trip
 from rths_nodes.ros import names
@@ -49,17 +52,40 @@ SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
 """States in which ``rig_state`` needs a watcher, because the port is closed or a run has its own topics."""
 
 
+class Drive(Protocol):
+    measured: Measurement
+    receivers: list[Callable[[Measurement], None]]
+    """Receive every Measurement, in the thread that drives the rig."""
+
+    @property
+    def port(self) -> Port: ...
+
+    @property
+    def curves(self) -> MotionCurves: ...
+
+
+class Session(Protocol):
+    """State and rig of a procedure, for the operator node."""
+
+    state: State
+    reason: str
+    scenario: Scenario
+    record: ProcedureRecord
+
+    @property
+    def drive(self) -> Drive: ...
+
+
 class OperatorNode(ThreadedNode):
     """Publishes the state of a procedure in ``namespace``, and stops or holds the procedure on request.
 
-    ``session`` is a ``RigSession``, whose room (``procedure``) this room must not import. ``stop(reason, by=...)``
-    stops the procedure. ``hold`` raises ConfigError if no rung is running. ``watch_hz`` is the rate at which a
-    watcher needs the state of the rig, Hz; 0 without a watcher.
+    ``stop(reason, by=...)`` stops the procedure. ``hold`` raises ConfigError if no rung is running. ``watch_hz``
+    is the rate at which a watcher needs the state of the rig, Hz; 0 without a watcher.
     """
 
     def __init__(
         self,
-        session: Any,
+        session: Session,
         stop: Callable[..., None],
         hold: Callable[[str], None],
         namespace: str,
@@ -169,8 +195,7 @@ class OperatorNode(ThreadedNode):
         if self._ticks % RIG_STATE_HZ == 0:
             self._diagnose()
         self._ticks += 1
-        if not self._every and self._session.state not in SILENT:
-            self._publish_measurement(self._session.drive.measured)
+        self._publish_rig_state()
         self._draw()
 
     def _publish_to_watcher(self, measured: Measurement) -> None:
@@ -193,6 +218,10 @@ class OperatorNode(ThreadedNode):
         name, rig = self._node.get_fully_qualified_name().lstrip("/"), self._node.get_namespace().strip("/")
         values = {"rig": rig_kind(self._session.scenario)}
         self._diagnostics.publish(diagnostics_of(name, rig, level, state.name.lower(), values, time.time_ns()))
+
+    def _publish_rig_state(self) -> None:
+        if not self._every and self._session.state not in SILENT:
+            self._publish_measurement(self._session.drive.measured)
 
     def _publish_measurement(self, measured: Measurement) -> None:
         self._send_rig_state(self._codec.pack_measurement(measured, time.time_ns()))

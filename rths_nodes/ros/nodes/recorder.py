@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
@@ -29,7 +29,7 @@ from rths_nodes.loop.scenario.files import from_text
 from rths_nodes.loop.scenario.updating import TOPIC, Copies
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.ros.nodes.base import OpenWriter, RthsNode
+from rths_nodes.ros.nodes.base import OpenWriter, RthsNode, Writer
 from rths_nodes.ros.nodes.monitor import WENT_ON, ended_early
 from rths_nodes.ros.nodes.participation import Phase, ProgressReports
 from rths_nodes.ros.nodes.settings import reported_sections
@@ -59,7 +59,7 @@ class FurtherTopics:
     """Records each of ``topics`` (full names) once it has a publisher, with the arrival times of messages."""
 
     def __init__(
-        self, node: Node, topics: Sequence[str], writer: Any, warn: Callable[[str], object], clock: Clock
+        self, node: Node, topics: Sequence[str], writer: Writer, warn: Callable[[str], object], clock: Clock
     ) -> None:
         self._node, self._writer, self._warn, self._now = node, writer, warn, clock.monotonic_ns
         self._waiting = list(topics)
@@ -117,9 +117,9 @@ class FurtherTopics:
 
 
 class OptionalWriter:
-    """Wraps the writer of a recording. After a failure, calls ``on_lost(reason)`` and ignores later calls."""
+    """Wraps a :class:`Writer`. After a failure, calls ``on_lost`` with the reason and ignores later calls."""
 
-    def __init__(self, writer: Any, on_lost: Callable[[str], None]) -> None:
+    def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
         self._writer, self._on_lost, self._lost = writer, on_lost, False
         self.fileno = writer.fileno
 
@@ -152,7 +152,7 @@ class RecorderNode(RthsNode):
     """Records a test. Missing messages are reported as gaps, and nodes without a Summary as ``silent``."""
 
     role = names.RECORDER
-    writer: Any = None
+    writer: Writer | None = None
 
     def __init__(self, open_writer: OpenWriter, **kwargs: Any) -> None:
         self._open_writer = open_writer
@@ -198,7 +198,7 @@ class RecorderNode(RthsNode):
         self.writer = self._open_writer(value("record"), topics, self.information)
         self._broken_off: dict[str, int] = {}
         if self.settings.clocked and scenario.heartbeat.recorder_lost == "warn":
-            self.writer = OptionalWriter(self.writer, self._go_on_without)
+            self.writer = cast("Writer", OptionalWriter(self.writer, self._go_on_without))
         self.closed = False
         self.outside.callback(self.safely, self.close)
         self._further = FurtherTopics(self, further, self.writer, self.get_logger().warning, self.clock)
@@ -219,6 +219,7 @@ class RecorderNode(RthsNode):
         return looked
 
     def _record(self, topic: str, data: bytes, values: Data) -> None:
+        assert self.writer is not None
         self.writer.write(self._full[topic], data, values["stamp"])
 
     def _record_rare(self) -> None:
@@ -260,6 +261,7 @@ class RecorderNode(RthsNode):
         return busy
 
     def _drain(self, name: str, limit: int) -> bool:
+        assert self.writer is not None
         take, write, full = self.topics.inboxes[name].take, self.writer.write, self._full[name]
         expected, start, apart = self._next[name], limit, self._apart[name]
         while limit > 0 and (data := take()) is not None:
@@ -285,6 +287,7 @@ class RecorderNode(RthsNode):
         if not (self._complete() or self._waited_enough()):
             return
         self.handshake.receive_state()  # may be outdated: the test can trip after it was reported as finished
+        assert self.writer is not None
         self.writer.flush()
         numbers = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
         numbers |= {"broken_off": self._broken_off} if self._broken_off else {}
