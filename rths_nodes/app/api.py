@@ -27,14 +27,14 @@ from rths_nodes.app.keywords import (
 )
 from rths_nodes.app.results import Run
 from rths_nodes.app.studies import engine as engines
-from rths_nodes.app.studies import identification, prediction, runs, tasks, tuning
+from rths_nodes.app.studies import identification, prediction, runs, tuning
 from rths_nodes.app.studies import study as studies
 from rths_nodes.app.studies.design import Design, StudyFile
 from rths_nodes.app.studies.design import load as load_design
+from rths_nodes.app.studies.engine import Say, Shown
 from rths_nodes.app.studies.ensembles import plants as drawn
 from rths_nodes.app.studies.prediction import Prediction
 from rths_nodes.app.studies.results import Scoreboard, Study
-from rths_nodes.app.studies.tasks import Say, Shown
 from rths_nodes.app.studies.tuning import Tuned
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
@@ -443,7 +443,7 @@ def identify(
     driven = identification.periodic_noise(loaded, wanted) if inverse else from_data(Noise, wanted)
     band, source = driven.band, identification.description(driven)
     end = identification.end_of_fit(loaded, band, fit_up_to) if inverse else None
-    experiments = identification.run(loaded, driven, None, progress or tasks.silent)
+    experiments = identification.run(loaded, driven, None, progress or engines.silent)
     result: Identified | Fit
     model: LoadingModel
     if end is None:
@@ -620,8 +620,8 @@ def tune(
     scenarios = [plant.of(variant) for variant in variants for plant in drawn(loaded, plants, seed, nominal=True)]
     search = tuning.Search(scenarios, tuning.parameters(loaded, parameters), index, where)
     samples = sum(one.samples for one in scenarios)
-    runs.decided(where, evaluations * samples, scenarios, say or tasks.warn)
-    with (progress or tasks.silent)(loaded.name) as report:
+    runs.decided(where, evaluations * samples, scenarios, say or engines.warn)
+    with (progress or engines.silent)(loaded.name) as report:
         return search.tune(evaluations, seed, report)
 
 

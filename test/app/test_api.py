@@ -19,7 +19,7 @@ from messages import each_mentions, mentions, naming
 
 import rths_nodes
 from rths_nodes.app import api, keywords
-from rths_nodes.app.studies import tasks
+from rths_nodes.app.studies import engine
 from rths_nodes.app.studies.results import Scoreboard, Study
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.polynomial import Polynomial
@@ -302,7 +302,7 @@ def test_functions_reach_processes_with_source_file(monkeypatch: pytest.MonkeyPa
     """The translation to C reads the source there."""
     function = types.FunctionType(lead.__code__, {"__name__": "__main__"}, "lead")
     registry.add("compensator", function)
-    task = tasks.with_components(len)
+    task = engine.with_components(len)
     monkeypatch.setattr(registry, "_added", {})
     assert task([1, 2]) == 2
     ((_, received),) = registry.added()

@@ -16,7 +16,7 @@ from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycle
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import identification
-from rths_nodes.app.studies.tasks import Shown
+from rths_nodes.app.studies.engine import Shown
 from rths_nodes.core.errors import ConfigError, unknown, within
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.core.yaml_text import dump

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from rths_nodes.analysis.published_indices import TRUE
 from rths_nodes.analysis.units import plain, span
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.studies import engine, runs, tasks
+from rths_nodes.app.studies import engine, runs
 from rths_nodes.app.studies.runs import Findings, known_indices, needs_response
 from rths_nodes.core.errors import ConfigError, unknown, within
 from rths_nodes.loop.embedded import checked_loop
@@ -81,7 +81,7 @@ def compare(
     keep: bool = False,
     response: bool = False,
     workers: int | None = None,
-    progress: tasks.Report | None = None,
+    progress: engine.Report | None = None,
     by: str = AUTO,
 ) -> list[Result]:
     """Run all variants with the engine ``by`` and return the results in the same order.
@@ -90,7 +90,7 @@ def compare(
     """
     where = engine.Where(at_once(chosen, workers), engine=by)
     scenarios = [variant.scenario for variant in chosen]
-    report = tasks.summed(progress) if progress else None
+    report = engine.summed(progress) if progress else None
     results = dict(runs.all_of(scenarios, where, keep, response, report))
     return [Result(**vars(results[number]), variant=variant) for number, variant in enumerate(chosen)]
 

@@ -18,8 +18,8 @@ from rths_nodes.analysis.identification.estimate import discrete_model_spacing, 
 from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.identification.frequency_responses import Experiment, frequency_response
 from rths_nodes.app.studies import identification
+from rths_nodes.app.studies.engine import Shown
 from rths_nodes.app.studies.identification import PERIODIC
-from rths_nodes.app.studies.tasks import Shown
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError

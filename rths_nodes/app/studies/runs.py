@@ -21,7 +21,7 @@ from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.study_table import REFUSED
 from rths_nodes.app import hosts
 from rths_nodes.app.studies import engine
-from rths_nodes.app.studies.tasks import Lost, Progress, Say, Tell
+from rths_nodes.app.studies.engine import Lost, Progress, Say, Tell
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.compiled.running import remarks

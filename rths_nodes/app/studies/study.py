@@ -16,9 +16,9 @@ from typing import NamedTuple
 from rths_nodes.analysis.study_table import LOST, REFUSED, is_number
 from rths_nodes.app.studies import engine, runs
 from rths_nodes.app.studies.design import Design, Row
+from rths_nodes.app.studies.engine import Lost, Progress, Say, Shown, silent, summed, warn
 from rths_nodes.app.studies.results import Study
 from rths_nodes.app.studies.runs import Findings
-from rths_nodes.app.studies.tasks import Lost, Progress, Say, Shown, silent, summed, warn
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems, within
 from rths_nodes.core.text_files import write_columns

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rths_nodes.app.studies import engine, runs
-from rths_nodes.app.studies.tasks import Lost, Progress, Tell
+from rths_nodes.app.studies.engine import Lost, Progress, Tell
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameters import declared, is_params
 from rths_nodes.core.samples import Array

@@ -21,8 +21,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import compare, terminal
 from rths_nodes.app.studies import design, engine, study
-from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.tasks import summed
+from rths_nodes.app.studies.engine import Where, summed
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.numerical.integrators.explicit import ChenRicles
