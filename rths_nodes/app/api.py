@@ -29,12 +29,11 @@ from rths_nodes.app.results import Run
 from rths_nodes.app.studies import engine as engines
 from rths_nodes.app.studies import identification, prediction, runs, tuning
 from rths_nodes.app.studies import study as studies
-from rths_nodes.app.studies.design import Design, StudyFile
-from rths_nodes.app.studies.design import load as load_design
 from rths_nodes.app.studies.engine import Say, Shown
-from rths_nodes.app.studies.ensembles import plants as drawn
 from rths_nodes.app.studies.prediction import Prediction
-from rths_nodes.app.studies.results import Scoreboard, Study
+from rths_nodes.app.studies.study import Design, Study, StudyFile
+from rths_nodes.app.studies.study import load as load_design
+from rths_nodes.app.studies.study import plants as drawn
 from rths_nodes.app.studies.tuning import Tuned
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from rths_nodes.analysis.identification.frequency_responses import Fit
     from rths_nodes.analysis.identification.output_error import Identified
     from rths_nodes.analysis.stability.judgement import Judgement
+    from rths_nodes.app.studies.scoreboard import Scoreboard
 
 Laws = Sequence[str | type | Kernel | Function]
 

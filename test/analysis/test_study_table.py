@@ -21,10 +21,9 @@ from rths_nodes.analysis.index_definitions import definition, magnitude_title
 from rths_nodes.analysis.report import studies as pages
 from rths_nodes.analysis.study_table import StudyTable, index_title, percentile
 from rths_nodes.app.studies import scoreboard
-from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.competition import write_board
-from rths_nodes.app.studies.results import Scoreboard
 from rths_nodes.app.studies.runs import known_indices
+from rths_nodes.app.studies.scoreboard import Candidate, Scoreboard
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.schema import Case

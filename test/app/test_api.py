@@ -20,7 +20,8 @@ from messages import each_mentions, mentions, naming
 import rths_nodes
 from rths_nodes.app import api, keywords
 from rths_nodes.app.studies import engine
-from rths_nodes.app.studies.results import Scoreboard, Study
+from rths_nodes.app.studies.scoreboard import Scoreboard
+from rths_nodes.app.studies.study import Study
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.polynomial import Polynomial
 from rths_nodes.core import Kernel, no_state, number, params, registry
@@ -104,7 +105,8 @@ def test_result_methods_have_examples(cls: type) -> None:
         "rths_nodes.analysis.stability.judgement",
         "rths_nodes.app.api",
         "rths_nodes.app.results",
-        "rths_nodes.app.studies.results",
+        "rths_nodes.app.studies.scoreboard",
+        "rths_nodes.app.studies.study",
         "rths_nodes.core.kernels",
         "rths_nodes.core.parameters",
     ],

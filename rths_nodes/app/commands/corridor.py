@@ -11,7 +11,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import runs
 from rths_nodes.app.studies.engine import Progress, Where, summed
-from rths_nodes.app.studies.ensembles import plants
+from rths_nodes.app.studies.study import plants
 from rths_nodes.core.errors import ConfigError, Stopped
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.outcomes import ExitCode

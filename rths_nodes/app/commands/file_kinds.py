@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rths_nodes.app.commands import importing
 from rths_nodes.app.procedure import answers
-from rths_nodes.app.studies import design, entries
+from rths_nodes.app.studies import competition, study
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError, counted
 from rths_nodes.core.parameters import declared, required_names, type_of
@@ -124,8 +124,8 @@ def _rig(path: Path) -> str:
 
 
 def _study(path: Path) -> str:
-    study = design.load(path)
-    return f"{study.name}, {study.count} runs of {study.base.name}"
+    plan = study.load(path)
+    return f"{plan.name}, {plan.count} runs of {plan.base.name}"
 
 
 def _columns(path: Path) -> str:
@@ -148,7 +148,7 @@ def _commissioning(path: Path) -> str:
 
 
 def _entry(path: Path) -> str:
-    return f"laws {', '.join(entries.read(path)['laws'])}"
+    return f"laws {', '.join(competition.read_entry(path)['laws'])}"
 
 
 def _signatures(path: Path) -> str:
@@ -173,7 +173,7 @@ def _kinds() -> tuple[Kind, ...]:
     return (
         of_params(SCENARIO, Scenario, str, "rths run {}"),
         of_params("rig file", RigFile, _rig, "rths check SCENARIO --rig {}"),
-        of_params("study", design.StudyFile, _study, "rths study {}"),
+        of_params("study", study.StudyFile, _study, "rths study {}"),
         of_params("columns of a file", importing.Columns, _columns, "rths import FILE {} --record DIR"),
         of_params("model of a rig", model_file.Content, _model, "--set compensator.model={}", "axes"),
         of_params("answers of an operator", answers.Answers, _answers, "rths test SCENARIO --answers {}"),
@@ -184,8 +184,8 @@ def _kinds() -> tuple[Kind, ...]:
         of_record("signatures", Signatures, _signatures, "commands that read the rig file in the same folder"),
         Kind(
             "entry of a scoreboard",
-            frozenset(entries.PARTS),
-            frozenset(entries.PARTS),
+            frozenset(competition.PARTS),
+            frozenset(competition.PARTS),
             _entry,
             "rths scoreboard --verify {}",
         ),

@@ -14,8 +14,9 @@ from rths_nodes.analysis.published_indices import legend
 from rths_nodes.analysis.study_table import HIGH
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.studies import competition
 from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.results import Scoreboard
+from rths_nodes.app.studies.scoreboard import Conditions, Scoreboard, drawings
 from rths_nodes.app.studies.study import Hooks
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import AUTO
@@ -71,9 +72,6 @@ def add_arguments(add: arguments.Arguments) -> None:
 
 
 def run(options: arguments.Options) -> int:
-    from rths_nodes.app.studies import competition, study
-    from rths_nodes.app.studies.scoreboard import Conditions
-
     if options.merge:
         text = "has no effect, because --merge runs nothing"
         arguments.refuse_idle(options, (*OF_RUNS, *OF_PLACE), text, DEFAULTS | {"engine": AUTO})
@@ -92,11 +90,10 @@ def run(options: arguments.Options) -> int:
     if options.entry:
         terminal.check_writable(Path(options.entry))
     with terminal.writing(folder):
-        hooks = study.Hooks(terminal.progress, terminal.tell)
+        hooks = Hooks(terminal.progress, terminal.tell)
         board = competition.compete(loaded, conditions, folder, where, hooks)
     if options.figures:
         from rths_nodes.analysis.figures.drawing import for_print, write_figures
-        from rths_nodes.app.studies.results import drawings
 
         with terminal.writing(folder):
             drawn = for_print(drawings(board), width)
@@ -106,16 +103,14 @@ def run(options: arguments.Options) -> int:
 
 
 def _verified(path: Path, where: Where, run_programs: bool) -> int:
-    from rths_nodes.app.studies import entries
-
-    content = entries.read(path)
-    if not run_programs and (programs := entries.programs(content)):
+    content = competition.read_entry(path)
+    if not run_programs and (programs := competition.programs(content)):
         raise ConfigError(
             f"{path}: contains programs that would run with all your permissions ({'; '.join(programs)}). If "
             "you trust the authors, give --run-programs"
         )
     with tempfile.TemporaryDirectory(prefix="rths_entry_") as folder:
-        rows, differs = entries.verify(content, Path(folder), where, Hooks(terminal.progress, terminal.tell))
+        rows, differs = competition.verify(content, Path(folder), where, Hooks(terminal.progress, terminal.tell))
     for difference in differs:
         print(f"code: {difference}")
     for row, problems in rows.items():
@@ -126,10 +121,8 @@ def _verified(path: Path, where: Where, run_programs: bool) -> int:
 
 
 def _merged(paths: Sequence[Path]) -> int:
-    from rths_nodes.app.studies import entries
-
     names = overlay.names([path.resolve().with_suffix("").parts for path in paths])
-    rows, indices = entries.merged(dict(zip(names, map(entries.read, paths), strict=True)))
+    rows, indices = competition.merged(dict(zip(names, map(competition.read_entry, paths), strict=True)))
     cells = (
         [name, score.law, score.block, *(plain(score.high.get(index)) for index in indices), score.outcome()]
         for name, score in rows
@@ -153,8 +146,6 @@ def _data(name: str, board: Scoreboard) -> dict[str, object]:
 
 def _print(board: Scoreboard, folder: Path) -> None:
     from rich.text import Text
-
-    from rths_nodes.app.studies import competition
 
     table, scores = board.table, board.scores
     terminal.tell(board.identified.notes)

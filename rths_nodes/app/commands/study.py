@@ -11,7 +11,7 @@ from rths_nodes.analysis.paper import FORMATS
 from rths_nodes.analysis.study_table import StudyTable, index_unit
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.studies import design, study
+from rths_nodes.app.studies import study
 from rths_nodes.app.studies.study import PAGE
 from rths_nodes.loop.outcomes import ExitCode
 
@@ -30,7 +30,7 @@ def add_arguments(add: arguments.Arguments) -> None:
 
 def run(options: arguments.Options) -> int:
     width = arguments.figures_width(options)
-    plan = design.load(options.study)
+    plan = study.load(options.study)
     folder = Path(options.out or Path(terminal.RUNS) / plan.name)
     terminal.check_makable(folder / study.CSV)
     terminal.tell(filter(None, [study.parquet_missing()]))
