@@ -15,10 +15,9 @@ import pytest
 from messages import each_mentions, mentions
 
 from rths_nodes.analysis.figures import studies
-from rths_nodes.analysis.figures.drawing import Drawing, on_page
-from rths_nodes.analysis.figures.style import STYLE
+from rths_nodes.analysis.figures.drawing import STYLE, Drawing, on_page
 from rths_nodes.analysis.index_definitions import definition, magnitude_title
-from rths_nodes.analysis.report import studies as pages
+from rths_nodes.analysis.report import document as pages
 from rths_nodes.analysis.study_table import StudyTable, index_title, percentile
 from rths_nodes.app.studies import scoreboard
 from rths_nodes.app.studies.competition import write_board

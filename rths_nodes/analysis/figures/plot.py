@@ -13,9 +13,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rths_nodes.analysis.figures.drawing import label, legend_above
+from rths_nodes.analysis.figures.drawing import (
+    INCH,
+    LINES,
+    STYLE,
+    TARGET,
+    Look,
+    in_style,
+    label,
+    legend_above,
+    styled,
+)
 from rths_nodes.analysis.figures.studies import by_label
-from rths_nodes.analysis.figures.style import INCH, LINES, STYLE, TARGET, Look, in_style, styled
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.index_definitions import magnitude_title
 from rths_nodes.analysis.overlay import Aligned

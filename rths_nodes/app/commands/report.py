@@ -71,14 +71,13 @@ def _check(options: arguments.Options, out: Path) -> None:
 def _write_page(options: arguments.Options, inputs: Sequence[Path], out: Path) -> Recordings | None:
     """Write the page and return the tests on it, or None if the page has no histories."""
     from rths_nodes.analysis.figures.drawing import Recordings
-    from rths_nodes.analysis.report import document, overlay
-    from rths_nodes.analysis.report.commissioning import write_sheet
+    from rths_nodes.analysis.report import document
 
     if _is_commissioning(inputs):
         _refuse_histories(options, f"not allowed with {inputs[0]}, because a commissioning has no histories")
         sheet = commissioning.read(inputs[0])
         with terminal.writing(out):
-            write_sheet(sheet, out)
+            document.write_sheet(sheet, out)
         return None
     paths = [procedure.last_moving(source) if procedure.exists(source) else source for source in inputs]
     if paths == [None]:
@@ -100,7 +99,7 @@ def _write_page(options: arguments.Options, inputs: Sequence[Path], out: Path) -
         return Recordings.one(Evaluation(runs[0])) if options.csv or options.figures else None
     labels = names([path.resolve().parts for path in inputs])
     with terminal.writing(out):
-        return overlay.write([overlay.Compared(*test) for test in zip(labels, runs, tests, strict=True)], out)
+        return document.write_comparison([*zip(labels, runs, tests, strict=True)], out)
 
 
 def _refuse_histories(options: arguments.Options, why: str) -> None:

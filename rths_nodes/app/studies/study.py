@@ -612,7 +612,7 @@ def complete(design: Design, folder: Path, where: engine.Where, hooks: Hooks) ->
 
 
 def write_all(table: Study, folder: Path) -> None:
-    from rths_nodes.analysis.report.studies import write_study
+    from rths_nodes.analysis.report.document import write_study
 
     write(table, folder)
     write_study(table, folder / PAGE)
