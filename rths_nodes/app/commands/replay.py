@@ -52,7 +52,7 @@ def run(options: arguments.Options) -> None:
 async def _serve(application: object, listening: object, where: str, interrupted: Callable[[], bool]) -> None:
     from aiohttp import web
 
-    from rths_nodes.app.page.access import end, quiet_runner
+    from rths_nodes.app.page.connections import quiet_runner, shut_down
 
     runner = quiet_runner(application)
     await runner.setup()
@@ -62,7 +62,7 @@ async def _serve(application: object, listening: object, where: str, interrupted
         while not interrupted():
             await asyncio.sleep(LOOK_S)
     finally:
-        await end(runner)
+        await shut_down(runner)
 
 
 class RecordedTest:
