@@ -103,7 +103,7 @@ LAYERS = {
             *("units", "paper", "linear_reference", "stability", "histories", "energy"),
             *("response_errors", "published_indices", "identification"),
         ),
-        ("cautions", "study_table", "share_of_structure", "overlay", "rung_differences"),
+        ("cautions", "study_table", "share_of_structure", "overlay"),
         ("index_definitions", "iteration"),
         ("figures",),
         ("report",),

@@ -583,12 +583,11 @@ def write_study(table: StudyTable, path: Path) -> None:
 
 
 def _effect(table: StudyTable, factor: str) -> tuple[str, list[tuple[str, str, list[str]]]]:
-    cells = table.cells(factor)[:ROWS]
-    spreads = [table.spreads(index, cells) for index in table.indices]
+    spreads = [table.spreads(index, factor)[:ROWS] for index in table.indices]
     rows = []
-    for cell, of_cell in zip(cells, zip(*spreads, strict=True), strict=True):
-        values = [in_cell(value) for spread in of_cell for value in (spread.median, spread.worst)]
-        rows.append((cell.group, cell.level, [of_cell[0].finished, *values]))
+    for first, *further in zip(*spreads, strict=True):
+        values = [in_cell(value) for spread in (first, *further) for value in (spread.median, spread.worst)]
+        rows.append((first.group, first.level, [first.finished, *values]))
     return table.title_of(factor), rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rths_nodes.analysis.rung_differences import peaks_of
+from rths_nodes.analysis.overlay import peaks_of
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.procedure.ladder import update_specimen
 from rths_nodes.core.errors import ConfigError

@@ -60,18 +60,17 @@ def run(options: arguments.Options) -> int:
 
 
 def _data(table: StudyTable, folder: Path) -> dict[str, object]:
-    cells = table.cells()
-    spreads = {index: table.spreads(index, cells) for index in table.indices}
     groups = [
         {
-            "group": cell.group,
-            "runs": len(cell.rows),
-            "failed": int(table.failed[cell.rows].sum()),
+            "group": spreads[0].group,
+            "runs": len(spreads[0].rows),
+            "failed": spreads[0].failed,
             "indices": {
-                index: {key: getattr(row[number], key) for key in VALUES} for index, row in spreads.items()
+                index: {key: getattr(spread, key) for key in VALUES}
+                for index, spread in zip(table.indices, spreads, strict=True)
             },
         }
-        for number, cell in enumerate(cells)
+        for spreads in zip(*map(table.spreads, table.indices), strict=True)
     ]
     return {
         "study": table.title,
@@ -85,7 +84,7 @@ def _data(table: StudyTable, folder: Path) -> dict[str, object]:
 
 def _summary(table: StudyTable) -> str:
     for index in table.indices:
-        spreads = table.spreads(index, table.cells())
+        spreads = table.spreads(index)
         medians = sorted(spread.median for spread in spreads if not math.isnan(spread.median))
         if medians:
             median = " to ".join(plain(value) for value in dict.fromkeys((medians[0], medians[-1])))
@@ -100,14 +99,14 @@ def _print(table: StudyTable, folder: Path) -> None:
     several = ["group"] if len(table.groups) > 1 else []
     heads = "finished", "median", "5 %", "95 %", "worst"
     rows: list[list[str]] = []
-    names, cells = table.columns["name"], table.cells()
+    names = table.columns["name"]
     for index in table.indices:
         title = table.title_of(index)
-        for cell, spread in zip(cells, table.spreads(index, cells), strict=True):
+        for spread in table.spreads(index):
             numbers = spread.median, spread.low, spread.high, spread.worst
             values = ("inf" if math.isinf(value) else plain(value) for value in numbers)
-            worst = names[table.worst(index, 1, cell.group)[0]] if spread.worst >= 0.0 else "-"
-            rows.append([title, *([cell.group] if several else []), spread.finished, *values, worst])
+            worst = names[table.worst(index, 1, spread.group)[0]] if spread.worst >= 0.0 else "-"
+            rows.append([title, *([spread.group] if several else []), spread.finished, *values, worst])
             title = ""
     terminal.table(rows, "index", *several, numbers=heads, last=["worst run"])
     runs = zip(names, table.columns["outcome"], table.columns["reason"], strict=True)
