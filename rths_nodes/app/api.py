@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from rths_nodes.analysis.identification.experiments import Noise
-from rths_nodes.analysis.paper import COLUMN
+from rths_nodes.analysis.units import COLUMN
 from rths_nodes.app import hosts
 from rths_nodes.app.keywords import (
     UNCHANGED,

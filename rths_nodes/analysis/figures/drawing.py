@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned
-from rths_nodes.analysis.paper import COLUMN
+from rths_nodes.analysis.units import COLUMN
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import (

@@ -28,8 +28,8 @@ from rths_nodes.analysis.figures.studies import by_label
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.index_definitions import magnitude_title
 from rths_nodes.analysis.overlay import Aligned
-from rths_nodes.analysis.paper import COLUMN, PAPER, STYLES, check_width
 from rths_nodes.analysis.study_table import StudyTable
+from rths_nodes.analysis.units import COLUMN, PAPER, STYLES, check_width
 from rths_nodes.core.errors import unknown
 from rths_nodes.recording.columns import History, samples_of, steps_of
 from rths_nodes.recording.run import Run

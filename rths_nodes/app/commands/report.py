@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import names
-from rths_nodes.analysis.paper import FORMATS
+from rths_nodes.analysis.units import FORMATS
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.recording import commissioning, procedure

@@ -9,10 +9,9 @@ from dataclasses import fields
 from pathlib import Path
 
 from rths_nodes.analysis import overlay
-from rths_nodes.analysis.paper import FORMATS
 from rths_nodes.analysis.published_indices import legend
 from rths_nodes.analysis.study_table import HIGH
-from rths_nodes.analysis.units import plain
+from rths_nodes.analysis.units import FORMATS, plain
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import competition
 from rths_nodes.app.studies.engine import Where

@@ -7,9 +7,8 @@ import math
 import sys
 from pathlib import Path
 
-from rths_nodes.analysis.paper import FORMATS
 from rths_nodes.analysis.study_table import StudyTable, index_unit
-from rths_nodes.analysis.units import plain
+from rths_nodes.analysis.units import FORMATS, plain
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import study
 from rths_nodes.app.studies.study import PAGE

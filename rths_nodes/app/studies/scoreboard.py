@@ -28,10 +28,9 @@ from numpy.typing import NDArray
 from rths_nodes.analysis.identification.estimate import discrete_model_spacing, estimate, first_order_alpha
 from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.identification.frequency_responses import Experiment, frequency_response
-from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.analysis.published_indices import heading
 from rths_nodes.analysis.study_table import HIGH, StudyTable, index_title, index_unit, percentile
-from rths_nodes.analysis.units import rounded
+from rths_nodes.analysis.units import COLUMN, rounded
 from rths_nodes.app.studies import engine, identification, runs, tuning
 from rths_nodes.app.studies.engine import Shown
 from rths_nodes.app.studies.identification import PERIODIC

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.analysis.study_table import LOST, REFUSED, StudyTable, is_number, shown
+from rths_nodes.analysis.units import COLUMN
 from rths_nodes.app.studies import engine, runs
 from rths_nodes.app.studies.engine import Lost, Progress, Say, Shown, silent, summed, warn
 from rths_nodes.app.studies.runs import Findings, known_indices, needs_response, shown_indices, to_json
