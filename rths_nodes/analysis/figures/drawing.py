@@ -390,7 +390,8 @@ class Row(NamedTuple):
     name: str
     unit: str
     looks: Mapping[str, Look]
-    shown: Sequence[tuple[Base, Sequence[Array] | Array]]
+    bases: Sequence[Base]
+    shown: Sequence[Sequence[Array] | Array]
     aim: float | None = 0.0
     limits: Sequence[float] = ()
     dots: bool = False
@@ -436,7 +437,7 @@ class Recordings:
         numbers = range(max((len(row.looks) for row in rows), default=0))
         groups = [numbers] if self.alone else [range(n, n + 1) for n in numbers]
         parts = [(row, [n for n in group if n < len(row.looks)]) for group in groups for row in rows]
-        parts = [(row, part) for row, part in parts if any(len(rows[n]) for _, rows in row.shown for n in part)]
+        parts = [(row, part) for row, part in parts if any(len(rows[n]) for rows in row.shown for n in part)]
         panels: list[Axes] = [*figure.panels(len(parts), height=height, sharex=True)[:, 0]] if parts else []
         for panel, (row, part) in zip(panels, parts, strict=True):
             name = row.name if self.alone else row.name + suffix_of(row.looks, part[0])
@@ -454,7 +455,7 @@ class Recordings:
     ) -> None:
         """Draw history ``number`` of each test, the first in front. ``rows`` as in :meth:`Drawing.curve`."""
         suffix, look = suffix_of(row.looks, number), [*row.looks.values()][number]
-        for depth, (test, (base, histories)) in enumerate(zip(self.tests, row.shown, strict=True)):
+        for depth, (test, base, histories) in enumerate(zip(self.tests, row.bases, row.shown, strict=True)):
             if len(history := histories[number]):
                 ranged = ", {}" * (history.ndim > 1)
                 heading = row.heads[number] if row.heads else label(row.name + suffix + ranged, row.unit)

@@ -20,6 +20,7 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Protocol
@@ -158,13 +159,13 @@ class PageServer:
         made.router.add_get("/situation", self._situation)
         made.router.add_get("/live", self._live)
         if self._folder is not None:
-            made.router.add_get("/recordings", self._recordings)
-            made.router.add_get("/report/{name}", self._report)
+            made.router.add_get("/recordings", partial(self._recordings, self._folder))
+            made.router.add_get("/report/{name}", partial(self._report, self._folder))
         if self._operating is not None:
-            made.router.add_post("/code", self._offer)
-            made.router.add_post("/lead", self._lead)
-            made.router.add_post("/act", self._act)
-            made.cleanup_ctx.append(self._asking)
+            made.router.add_post("/code", partial(self._offer, self._operating))
+            made.router.add_post("/lead", partial(self._lead, self._operating))
+            made.router.add_post("/act", partial(self._act, self._operating))
+            made.cleanup_ctx.append(partial(self._asking, self._operating))
         return made
 
     @web.middleware  # type: ignore[untyped-decorator]
@@ -182,13 +183,11 @@ class PageServer:
         body, kind = self._files[request.path]
         return web.Response(body=body, content_type=kind, charset="utf-8")
 
-    async def _recordings(self, request: web.Request) -> web.Response:
-        assert self._folder is not None
-        return web.json_response(await asyncio.to_thread(recordings, self._folder))
+    async def _recordings(self, folder: Path, _: web.Request) -> web.Response:
+        return web.json_response(await asyncio.to_thread(recordings, folder))
 
-    async def _report(self, request: web.Request) -> web.Response:
-        assert self._folder is not None
-        body = await asyncio.to_thread(report, self._folder, request.match_info["name"])
+    async def _report(self, folder: Path, request: web.Request) -> web.Response:
+        body = await asyncio.to_thread(report, folder, request.match_info["name"])
         if body is None:
             return refused(404, "unknown report")
         return web.Response(body=body, content_type="text/html", charset="utf-8", headers=connections.OF_REPORTS)
@@ -239,57 +238,52 @@ class PageServer:
             if self._operating is not None and message.type is WSMsgType.TEXT:
                 self._operating.alive(message.data)
 
-    async def _asking(self, _: web.Application) -> AsyncIterator[None]:
-        assert self._operating is not None
+    async def _asking(self, operating: Operating, _: web.Application) -> AsyncIterator[None]:
+        async def ask() -> None:
+            while True:
+                self._procedure = await asyncio.to_thread(operating.situation)
+                await asyncio.sleep(ASK_S)
+
+        async def watch_leader() -> None:
+            while True:
+                await asyncio.to_thread(operating.disarm_if_lost)
+                await asyncio.sleep(LOST_S)
+
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS, "page"))
-        tasks = [loop.create_task(self._ask_always()), loop.create_task(self._watch_leader(self._operating))]
+        tasks = [loop.create_task(ask()), loop.create_task(watch_leader())]
         yield
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._operating.close()
+        operating.close()
 
-    async def _ask_always(self) -> None:
-        while self._operating is not None:
-            self._procedure = await asyncio.to_thread(self._operating.situation)
-            await asyncio.sleep(ASK_S)
-
-    @staticmethod
-    async def _watch_leader(operating: Operating) -> None:
-        while True:
-            await asyncio.to_thread(operating.disarm_if_lost)
-            await asyncio.sleep(LOST_S)
-
-    async def _offer(self, _: web.Request) -> web.Response:
-        assert self._operating is not None
-        await asyncio.to_thread(self._operating.offer)
+    async def _offer(self, operating: Operating, _: web.Request) -> web.Response:
+        await asyncio.to_thread(operating.offer)
         return web.json_response({})
 
-    async def _lead(self, request: web.Request) -> web.Response:
+    async def _lead(self, operating: Operating, request: web.Request) -> web.Response:
         form = await fields(request, "code", "name")
         if form is None:
             return refused(400, "the request must be a JSON object with the keys code and name")
-        assert self._operating is not None
         code, name = str(form["code"])[:LONGEST_NAME], str(form["name"])
         try:
-            token = await asyncio.to_thread(self._operating.lead, code, name)
+            token = await asyncio.to_thread(operating.lead, code, name)
         except TooManyCodes as error:
             return refused(429, str(error))
         except ConfigError as error:
             return refused(403, str(error))
         return web.json_response({"token": token})
 
-    async def _act(self, request: web.Request) -> web.Response:
+    async def _act(self, operating: Operating, request: web.Request) -> web.Response:
         form = await fields(request, "act", "arguments")
         if form is None or not isinstance(form["arguments"], dict):
             return refused(400, "the request must be a JSON object with the key act and a mapping of arguments")
-        assert self._operating is not None
         token, act = request.headers.get(TOKEN, ""), str(form["act"])[:LONGEST_NAME]
         sent = form.get("seen")
         seen = sent if isinstance(sent, dict) else None
         try:
-            result = await asyncio.to_thread(self._operating.act, token, act, form["arguments"], seen)
+            result = await asyncio.to_thread(operating.act, token, act, form["arguments"], seen)
         except ConfigError as error:
             return refused(403, str(error))
         return web.json_response({"done": result.done, "result": result.result, "reason": result.reason})

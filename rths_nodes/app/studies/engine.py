@@ -7,6 +7,7 @@ has added. dask reassigns the work of a dead worker; a piece of work that has ki
 
 from __future__ import annotations
 
+import atexit
 import io
 import itertools
 import linecache
@@ -252,6 +253,9 @@ def _reusable_pool(processes: int, path: tuple[str, ...], environment: frozenset
     begin = {"initializer": _begin, "initargs": (path,), "timeout": IDLE_S, "env": variables}
     pool: Executor = ProcessPoolExecutor(processes, **begin)
     return pool
+
+
+atexit.register(_reusable_pool.cache_clear)  # loky needs its modules when a pool ends
 
 
 @contextmanager

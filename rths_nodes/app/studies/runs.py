@@ -7,7 +7,7 @@ Each variant is an embedded run, with indices of the true displacement.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -126,7 +126,6 @@ def findings(
     tell: Tell,
     keep: bool = False,
     response: bool = False,
-    interrupted: Callable[[], bool] | None = None,
     preferred: str = AUTO,
 ) -> Findings:
     """Run ``scenario`` embedded on the engine ``preferred``, and return its Findings.
@@ -138,7 +137,7 @@ def findings(
         scenario,
         brief=not (keep or response),
         progress=lambda sample, samples: tell(min(1.0, sample / samples)),
-        interrupted=interrupted,
+        interrupted=lambda: False,  # the caller handles stop requests
         preferred=preferred,
     )
     run = report.read()
@@ -176,24 +175,22 @@ def decided(where: engine.Where, samples: float, scenarios: Sequence[Scenario], 
     return where
 
 
-def run_remote(
-    scenario_or_text: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell
-) -> dict[str, Any]:
+def run_remote(scenario: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell) -> dict[str, Any]:
     """Run a scenario and return its Findings as plain data.
 
-    Another process receives the scenario as text and looks up the component classes.
+    Another process receives the scenario as JSON and looks up the component classes.
     """
-    text = scenario_or_text
-    scenario = text if isinstance(text, Scenario) else from_json(text, "variant")
-    plain = dict(vars(findings(scenario, tell, keep, response, lambda: False, preferred)))
+    if isinstance(scenario, str):
+        scenario = from_json(scenario, "variant")
+    plain = dict(vars(findings(scenario, tell, keep, response, preferred)))
     if (run := plain.pop("run")) is not None:
         plain["run"] = {name: value for name, value in vars(run).items() if name != "scenario"}
     return plain
 
 
-def run_safely(scenario_or_text: str | Scenario, response: bool, preferred: str, tell: Tell) -> Data:
+def run_safely(scenario: str | Scenario, response: bool, preferred: str, tell: Tell) -> Data:
     try:
-        return run_remote(scenario_or_text, False, response, preferred, tell)
+        return run_remote(scenario, False, response, preferred, tell)
     except ConfigError as error:
         return {"outcome": REFUSED, "reason": "; ".join(error.problems)}
     except Exception as error:  # an error in one run must not end the others
