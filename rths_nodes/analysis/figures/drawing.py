@@ -335,13 +335,13 @@ def on_page(figures: Iterable[Drawing]) -> list[Drawing]:
         return drawn
 
 
-def for_print(figures: Iterable[Drawing], millimetres: float = COLUMN) -> list[Drawing]:
+def for_print(figures: Iterable[Drawing], millimetres: float) -> list[Drawing]:
     """Draw ``figures``, which are made on request, for paper ``millimetres`` wide."""
     with in_style(millimetres):
         return [*figures]
 
 
-def write_figures(figures: Sequence[Drawing], folder: Path, kind: str = "pdf") -> None:
+def write_figures(figures: Sequence[Drawing], folder: Path, kind: str) -> None:
     """Write each figure as ``kind`` (pdf or svg), and all captions as ``captions.txt``, to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     captions = []

@@ -18,6 +18,7 @@ from rths_nodes.analysis.figures.drawing import (
     LINES,
     STYLE,
     TARGET,
+    WIDTH,
     Look,
     in_style,
     label,
@@ -121,9 +122,9 @@ def plot_by_label(
     table: StudyTable,
     index: str,
     rows: Mapping[str, Sequence[int]],
-    axes: Axes | None = None,
-    style: str | None = None,
-    width: float = COLUMN,
+    axes: Axes | None,
+    style: str | None,
+    width: float,
 ) -> Axes:
     if index not in table.columns:
         raise unknown("index", "index", index, table.indices)
@@ -165,10 +166,10 @@ def _in_words(name: str) -> str:
     return name.removeprefix("axes.").replace("_", " ").replace(".", ": ")
 
 
-def picture(run: Run, quantities: Sequence[str], width: float = 7.4) -> str:
+def picture(run: Run, quantities: Sequence[str]) -> str:
     """Return a PNG of ``run``, as a data URL for HTML, with one panel per quantity."""
     with in_style(STYLE | {"savefig.dpi": 100.0}), io.BytesIO() as buffer:
-        figure = Figure(figsize=(width, 1.9 * len(quantities)), layout="constrained")
+        figure = Figure(figsize=(WIDTH, 1.9 * len(quantities)), layout="constrained")
         panels = np.atleast_1d(figure.subplots(len(quantities), 1))
         for panel, quantity in zip(panels, quantities, strict=True):
             plot(run, quantity, panel)

@@ -91,7 +91,7 @@ def compare(
     where = engine.Where(at_once(chosen, workers), engine=by)
     scenarios = [variant.scenario for variant in chosen]
     report = engine.summed(progress) if progress else None
-    results = dict(runs.all_of(scenarios, where, keep, response, report))
+    results = dict(runs.all_of(scenarios, where, keep, response, progress=report))
     return [Result(**vars(results[number]), variant=variant) for number, variant in enumerate(chosen)]
 
 

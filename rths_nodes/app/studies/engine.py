@@ -102,7 +102,7 @@ class Where:
         return COMPILED if (expected_s(scenario, samples) or 0.0) >= WORTH_S else KERNELS
 
 
-def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> Where:
+def chosen(jobs: int | None, scheduler: str = "", engine: str = AUTO) -> Where:
     if jobs is not None and scheduler:
         raise ConfigError("jobs: must be omitted with a scheduler, which sets the number of runs per worker")
     if jobs is not None and jobs < 1:

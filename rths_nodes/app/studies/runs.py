@@ -200,9 +200,10 @@ def run_safely(scenario: str | Scenario, response: bool, preferred: str, tell: T
 def all_of(
     chosen: Sequence[Scenario],
     where: engine.Where,
-    keep: bool = False,
+    keep: bool,
     response: bool = False,
-    progress: Progress | None = None,
+    *,
+    progress: Progress | None,
 ) -> Iterator[tuple[int, Findings]]:
     """Run each scenario in ``chosen``; yield its number and Findings as completed. Errors of runs are raised."""
     travels = where.scheduler or where.processes > 1
