@@ -188,10 +188,11 @@ def markdown(board: Scoreboard) -> str:
     return "\n".join([*lines, f"{about}.", ""] if about else lines)
 
 
-VERSION = 2
-FIRST = 1
-"""Entry version whose statistics exclude failed runs. In this version, statistics of rows with failures are not
-compared."""
+# Entries
+
+VERSION, FIRST = 2, 1
+"""Version of new entries; version whose statistics exclude failed runs, and are not compared in rows with
+failures."""
 TOLERANCE = 1e-6
 LARGEST_FILE = 1 << 24
 BASE64 = "base64"
