@@ -100,10 +100,10 @@ LAYERS = {
     ),
     "analysis": (
         (
-            *("units", "paper", "linear_reference", "stability", "histories", "energy"),
+            *("units", "linear_reference", "stability", "histories", "energy"),
             *("response_errors", "published_indices", "identification"),
         ),
-        ("cautions", "study_table", "share_of_structure", "overlay", "rung_differences"),
+        ("cautions", "study_table", "share_of_structure", "overlay"),
         ("index_definitions", "iteration"),
         ("figures",),
         ("report",),

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from rths_nodes.app.commands.lookup import publications
-from rths_nodes.app.studies import entries
+from rths_nodes.app.studies import competition
 from rths_nodes.core import registry
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.version import __version__
@@ -112,7 +112,7 @@ def layouts() -> dict[str, int]:
         "record of a procedure": procedure.VERSION,
         "commissioning of a rig": commissioning.VERSION,
         "signatures for cautions": signatures.VERSION,
-        "entry of a scoreboard": entries.VERSION,
+        "entry of a scoreboard": competition.VERSION,
         "datagrams of the port `udp`": datagrams.VERSION,
     }
     for path in (ROOT / "msg").glob("*.msg"):

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rths_nodes.analysis.paper import COLUMN
-from rths_nodes.analysis.units import MM, MM2, MS, shown
+from rths_nodes.analysis.units import COLUMN, MM, MM2, MS, shown
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.recording import columns, run

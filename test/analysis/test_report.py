@@ -28,9 +28,8 @@ from rths_nodes.analysis.figures.drawing import RASTER, Recordings
 from rths_nodes.analysis.figures.histories import bars
 from rths_nodes.analysis.histories import Evaluation, strongest
 from rths_nodes.analysis.overlay import Aligned, check, differences, names, on_times
-from rths_nodes.analysis.report import document, overlay
+from rths_nodes.analysis.report import document
 from rths_nodes.analysis.report.document import NO_SAFETY, render, write_report
-from rths_nodes.analysis.report.overlay import Compared
 from rths_nodes.analysis.units import rounded
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
@@ -597,7 +596,8 @@ def test_names_are_shortest_distinct_endings() -> None:
 
 def test_page_lists_unfinished_tests_first(tmp_path: Path) -> None:
     stopped = recorded("chen_ricles_2010", "axes.story_1.limits.force=2.0e5")
-    overlay.write([Compared("A", recorded("chen_ricles_2010")), Compared("B<i>", stopped)], tmp_path / "page.html")
+    tests = [("A", recorded("chen_ricles_2010"), None), ("B<i>", stopped, None)]
+    document.write_comparison(tests, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     first = re.search(r'<header>\s*<p class="first">(.*?)</p>', page)
     assert first

@@ -18,7 +18,7 @@ from written_history import written_history
 
 from rths_nodes.analysis.energy import energies
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.report import document
+from rths_nodes.analysis.report import tables
 from rths_nodes.analysis.report.document import render
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.stability.judgement import judge
@@ -521,8 +521,8 @@ def test_critical_delay_equals_linear_frame() -> None:
 
 
 def test_report_lists_restoring_force_of_each_story() -> None:
-    tables = {section.title: section.table for section in document.sections(files.load(NAME))}
-    rows = {row.title: row.values for row in tables["Structure"].rows}
+    sections = {section.title: section.table for section in tables.parameters(files.load(NAME))}
+    rows = {row.title: row.values for row in sections["Structure"].rows}
     assert rows["restoring_forces.story_1"] == ["bilinear"]
     assert rows["restoring_forces.story_3.yield_force"] == ["720000"]
 

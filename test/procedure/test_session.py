@@ -15,7 +15,7 @@ from loop_parts import Hours
 from messages import mentions, naming
 from rig_walk import steps
 
-from rths_nodes.analysis.rung_differences import peaks_of
+from rths_nodes.analysis.overlay import peaks_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.embedded import Loop

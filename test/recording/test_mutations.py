@@ -29,7 +29,7 @@ import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import exchange
 from rths_nodes.app.procedure import answers
-from rths_nodes.app.studies import design
+from rths_nodes.app.studies import study
 from rths_nodes.control.compensators import linear
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
@@ -277,7 +277,7 @@ KINDS: dict[str, Kind] = {
     "settings": Kind(shipped("settings", "rths_benchmark_2020.yaml"), files.load_settings, "file.yaml"),
     "columns_map": Kind(as_yaml(BY_NAME), columns_map),
     "answers": Kind(as_yaml(ANSWERS), answers.read),
-    "study": Kind(as_yaml(STUDY), design.load),
+    "study": Kind(as_yaml(STUDY), study.load),
     "law": Kind(as_yaml(LAW), law, "file.yaml"),
     "law_of_matlab": Kind(
         lambda path: io.savemat(path, {key: np.array(rows) for key, rows in LAW.items()}), law, "f.mat"

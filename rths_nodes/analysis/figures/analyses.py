@@ -11,8 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from rths_nodes.analysis.figures.drawing import Drawing, legend_above
-from rths_nodes.analysis.figures.style import (
+from rths_nodes.analysis.figures.drawing import (
     DASHES,
     FAINT,
     INK,
@@ -20,7 +19,9 @@ from rths_nodes.analysis.figures.style import (
     LINES,
     PALETTE,
     TARGET,
+    Drawing,
     Look,
+    legend_above,
     level,
     styled,
 )

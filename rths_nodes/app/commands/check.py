@@ -18,7 +18,7 @@ from rths_nodes.analysis.cautions import judged_margin, of_margin
 from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.app.commands import arguments, component_check, exchange, terminal
 from rths_nodes.app.procedure import answers
-from rths_nodes.app.studies import design, entries
+from rths_nodes.app.studies import competition, study
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, counted, within
 from rths_nodes.core.limits import Limits, braked_together, braking_way, changes_of_step, samples_to_rest, way_left
@@ -569,8 +569,8 @@ def _rig_file(path: Path) -> str:
 
 
 def _study(path: Path) -> str:
-    study = design.load(path)
-    return f"{study.name}, {study.count} runs of {study.base.name}"
+    plan = study.load(path)
+    return f"{plan.name}, {plan.count} runs of {plan.base.name}"
 
 
 def _columns(path: Path) -> str:
@@ -593,7 +593,7 @@ def _commissioning(path: Path) -> str:
 
 
 def _entry(path: Path) -> str:
-    return f"laws {', '.join(entries.read(path)['laws'])}"
+    return f"laws {', '.join(competition.read_entry(path)['laws'])}"
 
 
 def _signatures(path: Path) -> str:
@@ -618,7 +618,7 @@ def _kinds() -> tuple[Kind, ...]:
     return (
         of_params(SCENARIO, Scenario, str, "rths run {}"),
         of_params("rig file", RigFile, _rig_file, "rths check SCENARIO --rig {}"),
-        of_params("study", design.StudyFile, _study, "rths study {}"),
+        of_params("study", study.StudyFile, _study, "rths study {}"),
         of_params("columns of a file", exchange.Columns, _columns, "rths import FILE {} --record DIR"),
         of_params("model of a rig", model_file.Content, _model, "--set compensator.model={}", "axes"),
         of_params("answers of an operator", answers.Answers, _answers, "rths test SCENARIO --answers {}"),
@@ -629,8 +629,8 @@ def _kinds() -> tuple[Kind, ...]:
         of_record("signatures", Signatures, _signatures, "commands that read the rig file in the same folder"),
         Kind(
             "entry of a scoreboard",
-            frozenset(entries.PARTS),
-            frozenset(entries.PARTS),
+            frozenset(competition.PARTS),
+            frozenset(competition.PARTS),
             _entry,
             "rths scoreboard --verify {}",
         ),

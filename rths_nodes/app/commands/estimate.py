@@ -148,9 +148,9 @@ def _updating(options: arguments.Options, recording: Run, figure: Path | None) -
     )
     terminal.output(options.json, _data(result), _print, result)
     if figure:
-        from rths_nodes.analysis.figures.updating import draw
+        from rths_nodes.analysis.figures.histories import copies_in_shadow
 
-        arguments.save_figure(options, figure, draw, result, recording)
+        arguments.save_figure(options, figure, copies_in_shadow, result, recording)
     return 0
 
 

@@ -18,9 +18,8 @@ from rths_nodes.analysis.units import PERCENT, shown
 from rths_nodes.app import api
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import runs
-from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.ensembles import plants
-from rths_nodes.app.studies.tasks import Progress, summed
+from rths_nodes.app.studies.engine import Progress, Where, summed
+from rths_nodes.app.studies.study import plants
 from rths_nodes.core.errors import ConfigError, Stopped
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.outcomes import ExitCode

@@ -26,7 +26,7 @@ from rths_nodes.analysis.identification.output_error import Identified
 from rths_nodes.analysis.published_indices import axes_of, reference_displacement
 from rths_nodes.analysis.units import MM
 from rths_nodes.app import hosts
-from rths_nodes.app.studies.tasks import Shown
+from rths_nodes.app.studies.engine import Shown
 from rths_nodes.core.errors import ConfigError, Stopped, within
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.assembly import Assembly
