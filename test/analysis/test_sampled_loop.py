@@ -12,13 +12,11 @@ import pytest
 from loop_parts import make, simulate
 from messages import naming
 
-from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop
 from rths_nodes.analysis.stability.crossings import PER_DECADE, growing_motions, ratio_limit, settle
 from rths_nodes.analysis.stability.impulses import Way
 from rths_nodes.analysis.stability.judgement import judge, judge_loop
+from rths_nodes.analysis.stability.loops import CHANGED, HZ, MARGINAL, ContinuousLoop, Lines, SampledLoop
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
-from rths_nodes.analysis.stability.sampled_loop import CHANGED, MARGINAL, Lines, SampledLoop
-from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import taps

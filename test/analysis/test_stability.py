@@ -15,9 +15,7 @@ from loop_parts import make, simulate
 from messages import mentions, naming
 
 from rths_nodes.analysis.cautions import cautions
-from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
 from rths_nodes.analysis.stability.crossings import growing_motions
-from rths_nodes.analysis.stability.impulses import Impulses
 from rths_nodes.analysis.stability.judgement import (
     LEAST_MARGIN,
     Judgement,
@@ -26,8 +24,8 @@ from rths_nodes.analysis.stability.judgement import (
     judge,
     judge_loop,
 )
+from rths_nodes.analysis.stability.loops import HZ, ContinuousLoop, Impulses, Response
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
-from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.control.compensators.polynomial import weights
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError

@@ -31,7 +31,7 @@ from rths_nodes.analysis.iteration.convergence import SOFTER, Row
 from rths_nodes.analysis.iteration.learning import Inverse
 from rths_nodes.analysis.stability.crossings import Crossing, follow
 from rths_nodes.analysis.stability.judgement import Judgement
-from rths_nodes.analysis.stability.turns import HZ
+from rths_nodes.analysis.stability.loops import HZ
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import Array

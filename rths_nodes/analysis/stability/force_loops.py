@@ -1,54 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stability and margins of the loop of a force-controlled axis, at small motion about its load.
-
-    L(z) = z^-(1 + q) C(z) G(z)                                 open loop
-
-C is the controller's law from measured force to command. G is the response of actuator, specimen and load cell
-from command to measured force. q is the transport of the Commands in samples, or 0 if the controller closes the
-loop. A law integrates, so the response of C does not decay, but the response of C (1 - 1/z) does. The growing
-motions are the zeros outside of the unit circle of
-
-    1 - 1/z + L(z) (1 - 1/z)
-
-This function is finite there, so the angle by which it turns around zero along the circle gives their number. The
-limits of a stable loop are a further delay of (pi + arg L) / w at the angular frequency w with |L| = 1, and a
-factor 1 / |L| on the stiffness at L < 0.
+"""Rig whose force axes bear their loads, and measurement of their force loops (``loops.py``).
 
 At small motion, a force loop must not change the forces of other axes. The loads change the stiffness of the other
-axes (P-Delta), whose loop is judged with the force axes fixed at their loads (:class:`LoadedRig`).
+axes (P-Delta), whose loop is judged with the force axes fixed at their loads.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
 
 import numpy as np
 
-from rths_nodes.analysis.stability.turns import HZ, turn
+from rths_nodes.analysis.stability.loops import ForceLoop
 from rths_nodes.core import registry
 from rths_nodes.core.control import Floats
-from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.protocols import Rig
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.laboratory.force_control import NODES
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.butterworth import Butterworth
 
 FADED = 1e-9
 """Relative value below which a response has ended."""
 PATIENCE = 128
 """Number of quiet samples after which a response has ended."""
 LONGEST = 100_000
-SLOWEST = 1e-7
-"""Lowest frequency in the search, relative to the Nyquist frequency."""
-POINTS = 8_000
 GLIDE = 256
 """Number of samples of a glide between positions; a step would overshoot and might crush a specimen."""
 STILL = 1e-12
@@ -62,112 +41,6 @@ ROUGH = 1e-8
 """Largest change of a force in ``GLIDE`` samples at rest, relative to the force, for an axis without load."""
 APART = 1e-6
 """Change of force below which another axis is unaffected, relative to the change of the force axis."""
-
-
-@dataclass(frozen=True, eq=False)
-class ForceLoop:
-    """Force loop of an axis at its ``load`` (N), closed by the nodes or the controller.
-
-    ``law`` and ``plant`` are impulse responses ``(n,)``; the response of the law includes (1 - 1/z). ``late`` is
-    the number of additional samples of delay in the loop. ``dt`` is the sample period, s.
-    """
-
-    axis: str
-    closed_by: str
-    load: float
-    law: Array
-    plant: Array
-    late: int
-    dt: float
-    low: Butterworth | None = None
-
-    @property
-    def stiffness(self) -> float:
-        """Low-frequency stiffness of specimen and actuator, N/m."""
-        return float(self.plant.sum())
-
-    def open(self, omega: Frequencies) -> Complex:
-        """Return the open loop L at ``omega`` ``(n,)`` rad/s, which must be positive."""
-        return np.asarray(self._finite(omega) / (1.0 - np.exp(-1j * omega * self.dt)), complex)
-
-    def _finite(self, omega: Frequencies) -> Complex:
-        response = np.exp(-1j * omega * self.late * self.dt)
-        for answer in (self.law, self.plant):
-            response = response * taps(omega, answer, self.dt * np.arange(len(answer)))
-        return response if self.low is None else response * self.low.frequency_response(omega)
-
-    def growing(self, delay: float = 0.0, gain: float = 1.0) -> int:
-        """Return the number of growing motions for a further ``delay`` (s) and a ``gain`` on the stiffness."""
-
-        def characteristic(s: Complex) -> Complex:
-            omega = s.imag
-            loop = gain * np.exp(-1j * omega * delay) * self._finite(omega)
-            return np.asarray(1.0 - np.exp(-1j * omega * self.dt) + loop)
-
-        return round(-turn(characteristic, 1j * np.concatenate(([0.0], self._grid))) / math.pi)
-
-    @cached_property
-    def _grid(self) -> Array:
-        top = math.pi / self.dt
-        return np.geomspace(SLOWEST * top, top, POINTS)
-
-    @cached_property
-    def stable(self) -> bool:
-        return self.growing() == 0
-
-    @cached_property
-    def further_delay(self) -> tuple[float, float] | None:
-        """Smallest further delay (s) at which a motion grows, and its frequency (Hz); None without a limit."""
-        delays = [
-            ((math.pi + phase) % (2.0 * math.pi) / omega, omega / HZ)
-            for omega, phase in self._crossings(lambda loop: np.abs(loop) - 1.0)
-        ]
-        return min(delays, default=None)
-
-    @cached_property
-    def gain(self) -> float | None:
-        """Smallest factor above 1 on the stiffness at which a motion grows; None without a limit."""
-        real = [omega for omega, _ in self._crossings(lambda loop: loop.imag)]
-        loop = self.open(np.array([*real, math.pi / self.dt])).real  # also real at the Nyquist frequency
-        gains = -1.0 / loop[loop < -FADED]
-        return min(gains[gains > 1.0].tolist(), default=None)
-
-    def _crossings(self, function: Callable[[Complex], Array]) -> Iterator[tuple[float, float]]:
-        from scipy.optimize import brentq
-
-        def at(omega: float) -> float:
-            return float(function(self.open(np.array([omega])))[0])
-
-        grid = self._grid[:-1]
-        values = function(self.open(grid))
-        for index in np.flatnonzero(values[1:] * values[:-1] < 0.0).tolist():
-            omega = float(brentq(at, grid[index], grid[index + 1], rtol=1e-12))
-            yield omega, float(np.angle(self.open(np.array([omega]))[0]))
-
-    def text(self) -> str:
-        name = f"force loop of {self.axis} at {self.load:g} N, closed by the {self.closed_by}"
-        if not self.stable:
-            return f"{name}: UNSTABLE"
-        limits = []
-        if (further := self.further_delay) is not None:
-            limits.append(f"the delay may grow by {1e3 * further[0]:.4g} ms (motion of {further[1]:.4g} Hz)")
-        if (gain := self.gain) is not None:
-            limits.append(f"the specimen may be {gain:.3g} times as stiff")
-        return f"{name}: stable; {', or '.join(limits) or 'no delay and no stiffness is critical'}"
-
-    def data(self) -> Data:
-        stable = self.stable
-        further = self.further_delay if stable else None
-        return {
-            "axis": self.axis,
-            "closed_by": self.closed_by,
-            "load_n": self.load,
-            "stiffness_n_per_m": self.stiffness,
-            "stable": stable,
-            "further_delay_s": None if further is None else further[0],
-            "further_delay_motion_hz": None if further is None else further[1],
-            "gain_margin": self.gain if stable else None,
-        }
 
 
 def force_loops(scenario: Scenario, loaded: LoadedRig | None) -> tuple[ForceLoop, ...]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.analysis.stability.force_loops import LoadedRig
+from rths_nodes.analysis.stability.loops import KINDS, Impulses
 from rths_nodes.core import registry
 from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ConfigError
@@ -51,30 +50,6 @@ transport."""
 FED_BACK = 8
 """Number of samples in which a compensator with feedback changes its commands."""
 MOVED = 2
-KINDS = 3
-
-
-@dataclass(frozen=True, eq=False)
-class Impulses:
-    """Responses to unit impulses of the Targets, on the time axis of the rig.
-
-    ``forces`` (N) and ``displacements`` (m) of the axes are ``(samples, n_axes, 3 n_dof)``. Columns are
-    displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. In row 0 the ramp
-    begins, ``first`` samples after the due sample of the Target; ``first`` is 1 - samples_per_step.
-    """
-
-    forces: Array
-    displacements: Array
-    first: int
-    at_once: Array | None
-    """Forces that the setup adds due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, or None."""
-    delay_of: Callable[[], float]
-    """Function that computes ``delay``, which is not needed to judge the stability alone."""
-
-    @cached_property
-    def delay(self) -> float:
-        """Low-frequency delay of the rig's slowest axis, with transport, s. Raises ConfigError if undetermined."""
-        return self.delay_of()
 
 
 class _Faded:

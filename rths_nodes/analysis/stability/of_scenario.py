@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response, WholeStructure
 from rths_nodes.analysis.stability.force_loops import force_loops
-from rths_nodes.analysis.stability.impulses import Impulses, Way
-from rths_nodes.analysis.stability.sampled_loop import SampledLoop
-from rths_nodes.analysis.stability.turns import HZ
+from rths_nodes.analysis.stability.impulses import Way
+from rths_nodes.analysis.stability.loops import HZ, ContinuousLoop, Impulses, Response, SampledLoop, WholeStructure
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
@@ -60,7 +58,7 @@ def sampled_loop(
     if structure is None:
         raise _without(scenario)
     way = Way(assembly)
-    matrices = _whole(assembly, structure, way)
+    matrices = _small_motion(assembly, structure, way)
     if stiffness is not None:
         matrices = replace(matrices, stiffness=matrices.stiffness - structure.stiffness + stiffness)
     integrator = _integrator(scenario, structure, stiffness)
@@ -111,7 +109,7 @@ def continuous_loop(scenario: Scenario) -> ContinuousLoop:
         raise ConfigError("rig: a coupled rig has no response per axis in continuous time")
     if assembly.setup.takes_loads:
         raise ConfigError("setup: the added forces of the loads have no response per axis in continuous time")
-    matrices = _whole(assembly, structure)
+    matrices = _small_motion(assembly, structure)
     return ContinuousLoop(
         matrices.mass,
         matrices.damping,
@@ -159,7 +157,7 @@ def _integrator(
     return steps
 
 
-def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> WholeStructure:
+def _small_motion(assembly: Assembly, structure: Structure, way: Way | None = None) -> WholeStructure:
     scenario = assembly.scenario
     if is_sparse(structure.mass):
         raise ConfigError(
