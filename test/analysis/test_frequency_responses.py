@@ -19,8 +19,8 @@ from rths_nodes.analysis.identification.frequency_responses import (
     frequency_response,
     lines,
 )
-from rths_nodes.mechanics.models.coupled_rig import feedforward
-from rths_nodes.mechanics.models.inverse import inverse_response
+from rths_nodes.mechanics.coupled_rig import feedforward
+from rths_nodes.mechanics.loading_model import inverse_response
 
 BAND = (0.5, 40.0)
 

@@ -25,8 +25,8 @@ from rths_nodes.loop.procedure_record import NOT_VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward
-from rths_nodes.mechanics.models.file import load
+from rths_nodes.mechanics.coupled_rig import coupled_model, feedforward
+from rths_nodes.mechanics.loading_model import load
 
 # Model of a rig
 

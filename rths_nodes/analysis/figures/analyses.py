@@ -25,7 +25,7 @@ from rths_nodes.analysis.figures.style import (
     styled,
 )
 from rths_nodes.analysis.histories import strongest
-from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent
+from rths_nodes.analysis.identification.experiments import Cyclic, Equivalent
 from rths_nodes.analysis.identification.frequency_responses import NONE, FrequencyResponse, InverseFit
 from rths_nodes.analysis.iteration.convergence import SOFTER, Row
 from rths_nodes.analysis.iteration.learning import Inverse

@@ -10,7 +10,7 @@ import numpy as np
 from rths_nodes.analysis.figures.drawing import Base, Drawing, Recordings, Row, Words
 from rths_nodes.analysis.figures.style import BAND, DASHES, FAINT, INK, LIMIT, PALETTE, Look
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.identification.updating import Followed
+from rths_nodes.analysis.identification.from_recording import Followed
 from rths_nodes.analysis.units import KN
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.updating import USED, Copies
@@ -62,14 +62,14 @@ def _innovation(base: Base, values: Array) -> Row:
 
 def draw(followed: Followed, run: Run) -> Drawing:
     figure, base = Drawing(), Base("updating", followed.time)
-    heading = f"copy of {followed.axis} in shadow, model {followed.model}, law {followed.law}"
+    heading = f"copy of {followed.axis} in shadow, model {followed.copy.model}, law {followed.law}"
     figure.heading = f"{run.scenario.name}: {heading}"
-    shares = np.stack((followed.estimate, followed.deviation, followed.released), axis=1) / followed.initial
+    shares = np.stack((followed.estimate, followed.deviation, followed.released), axis=1) / followed.copy.initial
     names = [
         f"{name}{'' if identified else ', not identified'}"
-        for name, identified in zip(followed.names, followed.identified, strict=True)
+        for name, identified in zip(followed.copy.names, followed.identified, strict=True)
     ]
-    bounds = followed.lower / followed.initial, followed.upper / followed.initial
+    bounds = followed.copy.lower, followed.copy.upper
     rows = _parameters(base, names, shares, bounds, "copies would have")
     looks: dict[str, Look] = {
         "measured": {"color": FAINT, "lw": 1.8},

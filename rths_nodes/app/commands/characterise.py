@@ -11,8 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
-from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent, at_small, cyclic, equivalent
-from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycles, cycled, loaded_at
+from rths_nodes.analysis.identification.experiments import (
+    RAMP,
+    SETTLING,
+    Cycles,
+    Cyclic,
+    Equivalent,
+    at_small,
+    cycled,
+    cyclic,
+    equivalent,
+    loaded_at,
+)
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import identification

@@ -21,7 +21,7 @@ from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.models import file as model_file
+from rths_nodes.mechanics import loading_model
 from rths_nodes.numerical.ground_motions import readers
 from rths_nodes.numerical.ground_motions.record import LARGEST_RECORD
 from rths_nodes.recording import commissioning, plain, procedure, signatures
@@ -133,7 +133,7 @@ def _columns(path: Path) -> str:
 
 
 def _model(path: Path) -> str:
-    model = model_file.load(path)
+    model = loading_model.load(path)
     return f"axes {', '.join(model.axes)}, identified at {model.servo_rate:g} Hz"
 
 
@@ -175,7 +175,7 @@ def _kinds() -> tuple[Kind, ...]:
         of_params("rig file", RigFile, _rig, "rths check SCENARIO --rig {}"),
         of_params("study", design.StudyFile, _study, "rths study {}"),
         of_params("columns of a file", importing.Columns, _columns, "rths import FILE {} --record DIR"),
-        of_params("model of a rig", model_file.Content, _model, "--set compensator.model={}", "axes"),
+        of_params("model of a rig", loading_model.Content, _model, "--set compensator.model={}", "axes"),
         of_params("answers of an operator", answers.Answers, _answers, "rths test SCENARIO --answers {}"),
         of_record("record of a test", ProcedureRecord, _record, "rths report FOLDER"),
         of_record(

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from rths_nodes.analysis.identification.experiments import Noise
-from rths_nodes.analysis.identification.frequency_responses import HIGHEST, NONE, Experiment, Orders
-from rths_nodes.analysis.identification.output_error import Identified
+from rths_nodes.analysis.identification.frequency_responses import HIGHEST, NONE, Experiment, Identified, Orders
 from rths_nodes.analysis.units import MS, PERCENT, interval, uncertain
 from rths_nodes.app.commands import arguments, characterise, terminal
 from rths_nodes.app.studies import identification
@@ -18,8 +17,7 @@ from rths_nodes.app.studies.identification import IDENTIFIED_INVERSE, MODEL_BASE
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.models.file import LoadingModel, save
-from rths_nodes.mechanics.models.inverse import DERIVATIVES, UNITS
+from rths_nodes.mechanics.loading_model import DERIVATIVES, UNITS, LoadingModel, save
 
 RIG_FILE = "rig_file"
 NOISE = ("rms", "band", "duration")

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rths_nodes.analysis.identification.estimate import discrete_model_spacing, estimate, first_order_alpha
 from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.identification.frequency_responses import Experiment, frequency_response
+from rths_nodes.analysis.identification.from_recording import discrete_model_spacing, estimate, first_order_alpha
 from rths_nodes.app.studies import identification
 from rths_nodes.app.studies.identification import PERIODIC
 from rths_nodes.app.studies.tasks import Shown
@@ -28,8 +28,7 @@ from rths_nodes.core.validation import to_data
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.models.file import LoadingModel, save
-from rths_nodes.mechanics.models.inverse import DERIVATIVES
+from rths_nodes.mechanics.loading_model import DERIVATIVES, LoadingModel, save
 
 SLOW = 5.0
 """Upper frequency of slow motions, Hz. The delay of slow motions is the initial delay of compensators."""
