@@ -23,8 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import rths_nodes
-from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Rule
-from rths_nodes.analysis.iteration.corrections import RELAXATIONS, Settings
+from rths_nodes.analysis.iteration.corrections import HISTORY, RELAXATIONS, TRACKING, Rule, Settings
 from rths_nodes.app.commands.iterate import Iteration, iterate
 from rths_nodes.app.studies import ensembles
 from rths_nodes.app.studies.engine import Where

@@ -11,8 +11,19 @@ from messages import mentions, naming
 from numpy.typing import NDArray
 
 from rths_nodes.analysis.iteration import corrections, learning
-from rths_nodes.analysis.iteration.convergence import CONVERGED, DIVERGED, ENDED, EXHAUSTED, SOFTENED, Row, Rule
-from rths_nodes.analysis.iteration.corrections import RELAXATIONS, Specimens, Step, Substructure
+from rths_nodes.analysis.iteration.corrections import (
+    CONVERGED,
+    DIVERGED,
+    ENDED,
+    EXHAUSTED,
+    SOFTENED,
+    Relaxation,
+    Row,
+    Rule,
+    Specimens,
+    Step,
+    Substructure,
+)
 from rths_nodes.analysis.iteration.learning import Spectra, noise_rms, rms
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
@@ -143,7 +154,7 @@ def oscillator(tested: float) -> Substructure:
 def residuals(name: str, tested: float, runs: int, omega: float = 1.0) -> tuple[list[Array], Substructure]:
     """Residual displacement of each run on a perfect rig, starting from the motion without specimen."""
     part, spectra = oscillator(tested), Spectra(SAMPLES, DT)
-    rule, target, rests = RELAXATIONS[name](omega, part), part.under(np.zeros((SAMPLES, 1))), []
+    rule, target, rests = Relaxation(name, omega, part), part.under(np.zeros((SAMPLES, 1))), []
     for _ in range(runs):
         force = tested * target[:, 0]
         computed = part.under(force)
@@ -192,7 +203,7 @@ def test_quasi_newton_converges_beyond_bound() -> None:
 def test_aitken_finds_optimal_relaxation() -> None:
     """A factor of -0.7 at all frequencies: the relaxation is 1 / 1.7."""
     part = oscillator(5000.0)
-    rule: Any = RELAXATIONS["aitken"](1.0, part)
+    rule: Any = Relaxation("aitken", 1.0, part)
     target, motion = np.zeros((SAMPLES, 3, 1)), burst()[:, :, None]
     for _ in range(3):
         computed = motion - 0.7 * target

@@ -27,7 +27,7 @@ from rths_nodes.analysis.figures.style import (
 from rths_nodes.analysis.histories import strongest
 from rths_nodes.analysis.identification.experiments import Cyclic, Equivalent
 from rths_nodes.analysis.identification.frequency_responses import NONE, FrequencyResponse, InverseFit
-from rths_nodes.analysis.iteration.convergence import SOFTER, Row
+from rths_nodes.analysis.iteration.corrections import SOFTER, Row
 from rths_nodes.analysis.iteration.learning import Inverse
 from rths_nodes.analysis.stability.crossings import Crossing, follow
 from rths_nodes.analysis.stability.judgement import Judgement

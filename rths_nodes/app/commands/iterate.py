@@ -22,17 +22,19 @@ from pathlib import Path
 import numpy as np
 
 from rths_nodes.analysis.iteration import corrections, learning
-from rths_nodes.analysis.iteration.convergence import (
+from rths_nodes.analysis.iteration.corrections import (
     CONVERGED,
     ENDED,
     HELD,
     HISTORY,
     TRACKING,
+    Corrections,
+    Rehearsal,
     Row,
     Rule,
+    Settings,
     softened,
 )
-from rths_nodes.analysis.iteration.corrections import Corrections, Rehearsal, Settings
 from rths_nodes.analysis.units import MM, PERCENT, plain
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, terminal
@@ -147,7 +149,7 @@ def _replayed(series: Series, settings: Settings) -> Corrections:
         if number > 1:
             work.correct()
         if number > 1 or series.predicted:
-            _check_played(series, number, work.history(""), run)
+            _check_played(series, number, work.history("", {}), run)
             work.learn(number, run.outcome, "", str(path), run)
         _check_specimen(work.rows[-1], path)
     return work
@@ -259,7 +261,7 @@ def iterate(
 
     for number in range(1, runs + 1):
         title = f"rths iterate {work.base.name} --mode {settings.mode}: run {number}"
-        planned = work.planned(number, folder, title)
+        planned = work.planned(number, folder, title, {})
         try:
             result = hosts.run(
                 planned,

@@ -19,8 +19,15 @@ from rig_runner import positioned
 from written_history import history_of, written_history
 
 import rths_nodes
-from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Rule
-from rths_nodes.analysis.iteration.corrections import Peaks, Settings, above_first, beyond_elastic
+from rths_nodes.analysis.iteration.corrections import (
+    HISTORY,
+    TRACKING,
+    Peaks,
+    Rule,
+    Settings,
+    above_first,
+    beyond_elastic,
+)
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import iterate
 from rths_nodes.app.commands.test import _history
