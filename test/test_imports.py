@@ -100,7 +100,7 @@ LAYERS = {
     ),
     "analysis": (
         (
-            *("units", "paper", "linear_reference", "stability", "histories", "energy"),
+            *("units", "paper", "stability", "histories", "energy"),
             *("response_errors", "published_indices", "identification"),
         ),
         ("cautions", "study_table", "share_of_structure", "overlay", "rung_differences"),

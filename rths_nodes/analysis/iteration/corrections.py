@@ -33,7 +33,7 @@ import numpy as np
 
 from rths_nodes.analysis.iteration import learning
 from rths_nodes.analysis.iteration.learning import Spectra, noise_rms, rms
-from rths_nodes.analysis.linear_reference import Response
+from rths_nodes.analysis.response_errors import LinearResponse
 from rths_nodes.analysis.share_of_structure import MODEL, of_axes, partition
 from rths_nodes.analysis.units import PERCENT
 from rths_nodes.core.errors import ConfigError, unknown
@@ -274,7 +274,7 @@ class Substructure:
         self.dt = scenario.dt
         self._axes, self._spread = transformation(assembly)
         self._ground, self._own = assembly.external_force, parts.numerical
-        self._numerical = Response(self._own, self._axes, self.dt)
+        self._numerical = LinearResponse(self._own, self._axes, self.dt)
         self.predicted = self._with(parts.experimental).motion(assembly.force_on_whole)
         """Motion of the axes for the declared structure in one piece, ``(samples, 3, n_axes)``."""
         self.reference: Array | None = None
@@ -286,9 +286,9 @@ class Substructure:
                 self.reference = self._with(self._spread_out(specimens)).motion(assembly.force_on_whole)[:, 0]
         _check_straight(assembly, self.predicted[:, 0])
 
-    def _with(self, tested: Sequence[Array]) -> Response:
+    def _with(self, tested: Sequence[Array]) -> LinearResponse:
         mass, damping, stiffness = (matrix + lab for matrix, lab in zip(self._own, tested, strict=True))
-        return Response((mass, damping, stiffness), self._axes, self.dt)
+        return LinearResponse((mass, damping, stiffness), self._axes, self.dt)
 
     def _spread_out(self, specimens: Sequence[Array]) -> list[Array]:
         return [self._spread @ matrix @ self._axes for matrix in specimens]
