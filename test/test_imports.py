@@ -93,7 +93,7 @@ LAYERS = {
     ),
     "recording": (
         ("run", "records", "tables"),
-        ("columns", "plain"),
+        ("plain",),
         ("procedure", "commissioning", "signatures"),
         ("bag",),
         ("sink", "reading"),

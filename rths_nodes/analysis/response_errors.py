@@ -85,12 +85,7 @@ def states_its_test(assembly: Assembly) -> bool:
     return bool(structure.experimental_stiffness.any())
 
 
-def linear_response(assembly: Assembly) -> Array:
-    """Return x, v and a relative to the ground from the end of the soft start, ``(steps + 1, 3, n_dof)``."""
-    return _response(assembly).motion(assembly.force_on_whole)
-
-
-def _response(assembly: Assembly) -> LinearResponse:
+def _linear_response(assembly: Assembly) -> LinearResponse:
     structure = assembly.structure
     if structure is None or not states_its_test(assembly):
         raise ConfigError(
@@ -107,7 +102,7 @@ def linear_displacement(assembly: Assembly) -> Array:
     step = np.array(assembly.scenario.step)
     key = (step, *combined(structure), combined_load(structure), assembly.ground_acceleration)
     return _displacements.result(
-        key, lambda: np.asfortranarray(_response(assembly).displacement(assembly.force_on_whole))
+        key, lambda: np.asfortranarray(_linear_response(assembly).displacement(assembly.force_on_whole))
     )
 
 
@@ -365,7 +360,7 @@ def _whole_response(text: str) -> tuple[Array, Array]:
         result = response(scenario)
         displacement, acceleration = result.displacement, result.acceleration
     else:
-        displacement, _, acceleration = linear_response(assembly).swapaxes(0, 1)
+        displacement, _, acceleration = _linear_response(assembly).motion(assembly.force_on_whole).swapaxes(0, 1)
     assert assembly.structure is not None  # both functions refuse a test without a structure
     seen = assembly.observation
     ground = np.outer(assembly.ground_acceleration, seen.influence(assembly.structure))

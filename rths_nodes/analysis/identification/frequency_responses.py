@@ -449,20 +449,6 @@ def _deviations(slopes: Array) -> Array:
     return np.asarray(np.sqrt(((rows / np.maximum(sizes, EXACT * sizes[0])[:, None]) ** 2).sum(axis=0)))
 
 
-class Lines(NamedTuple):
-    """Response at the spectral lines of a periodic excitation.
-
-    ``frequency`` is ``(f,)`` Hz; ``response`` is measured displacement over command, ``(f, n_axes, n_axes)``.
-    """
-
-    frequency: Array
-    response: Complex
-
-    def up_to(self, frequency: float) -> Lines:
-        kept = self.frequency <= frequency * (1.0 + ROUNDING)
-        return Lines(self.frequency[kept], self.response[kept])
-
-
 class Fit(NamedTuple):
     """Inverse model, fitted to spectral lines.
 
@@ -476,11 +462,14 @@ class Fit(NamedTuple):
     """Rms residual of each row of the identity matrix, ``(n_axes,)``."""
 
 
-def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tuple[float, float]) -> Lines:
-    """Return the response at the multiples of 1 / ``period`` (Hz) in ``band`` (Hz). The first period is omitted.
+def lines(
+    experiments: Sequence[Experiment], dt: float, period: float, band: tuple[float, float]
+) -> tuple[Array, Complex]:
+    """Return the multiples of 1 / ``period`` in ``band``, ``(f,)`` Hz, and the response of the rig there.
 
-    Raises ValueError if the period is not a whole number of samples, if there are fewer than two periods, or if
-    axes were not driven separately.
+    The response is measured displacement over command, ``(f, n_axes, n_axes)``, without the first period. Raises
+    ValueError if the period is not a whole number of samples, if there are fewer than two periods, or if axes were
+    not driven separately.
     """
     samples = round(period / dt)
     if abs(samples * dt - period) > ROUNDING * period:
@@ -493,7 +482,7 @@ def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tup
         raise ValueError("the experiments do not drive every axis separately")
     # measured = G command, one column per test
     response = np.linalg.solve(command.transpose(0, 2, 1), measured.transpose(0, 2, 1)).transpose(0, 2, 1)
-    return Lines(np.arange(first, last + 1) / period, response)
+    return np.arange(first, last + 1) / period, response
 
 
 def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Complex, Complex]:
@@ -510,16 +499,16 @@ def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Co
     return command, measured
 
 
-def fit(seen: Lines, order: int = HIGHEST) -> Fit:
-    """Fit coefficients up to ``order`` to lines by least squares. Raises ValueError if there are too few lines."""
-    (count, n, _), used = seen.response.shape, order + 1
+def fit(frequency: Array, response: Complex, order: int = HIGHEST) -> Fit:
+    """Fit coefficients up to ``order`` to :func:`lines` by least squares. Raises ValueError for too few lines."""
+    (count, n, _), used = response.shape, order + 1
     if count <= used * n:
         raise ValueError(f"{count} spectral lines: must be more than {used * n}")
-    s = 2j * np.pi * seen.frequency
+    s = 2j * np.pi * frequency
     scale = float(np.abs(s).max())
     powers = (s / scale)[:, None] ** np.arange(used)
     # row r: sum over i, c of C_i[r, c] s^i G[c, :] is the r-th row of the identity
-    terms = np.einsum("fi,fcd->fdic", powers, seen.response).reshape(count * n, used * n)
+    terms = np.einsum("fi,fcd->fdic", powers, response).reshape(count * n, used * n)
     left = np.vstack([terms.real, terms.imag])
     aim = np.tile(np.eye(n, dtype=complex), (count, 1))  # row (f, d), column r; d is a column of G
     right = np.vstack([aim.real, aim.imag])

@@ -136,18 +136,13 @@ class Rule:
             return SOFTENED, "; ".join(losses)
         if by := enough(last.error, last.noise, self.tolerance):
             return CONVERGED, f"the error of {last.error:.3g} % is within {by}"
-        if reason := risen([row.error for row in rows]):
-            return DIVERGED, reason
+        tail = [row.error for row in rows[-RISES - 1 :]]
+        if len(tail) > RISES and all(after > before for before, after in pairwise(tail)):
+            errors = ", ".join(f"{error:.3g}" for error in tail)
+            return DIVERGED, f"the error has risen {RISES} times in succession: {errors} %"
         if last.number >= self.runs:
             return EXHAUSTED, f"the error is {last.error:.3g} % after run {last.number}, the last run"
         return "", ""
-
-
-def risen(errors: Sequence[float]) -> str:
-    tail = errors[-RISES - 1 :]
-    if len(tail) <= RISES or not all(after > before for before, after in pairwise(tail)):
-        return ""
-    return f"the error has risen {RISES} times in succession: {', '.join(f'{error:.3g}' for error in tail)} %"
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
@@ -213,12 +208,6 @@ class Peaks:
     velocity: float
     displacement: float
     force: float
-
-
-def peaks(axes: Sequence[str], command: Array, moved: Array, force: Array, dt: float) -> dict[str, Peaks]:
-    rates = np.abs(np.diff(command, axis=0)) / dt
-    columns = [np.abs(history).max(axis=0).tolist() for history in (command, rates, moved, force)]
-    return {axis: Peaks(*row) for axis, row in zip(axes, zip(*columns, strict=True), strict=True)}
 
 
 def of_first(name: str, now: Mapping[str, Peaks], first: Mapping[str, Peaks]) -> float:
@@ -494,7 +483,9 @@ class Corrections:
         return Rehearsal(self._peaks(sent, motion[:, 0], force), missed)
 
     def _peaks(self, command: Array, moved: Array, force: Array) -> dict[str, Peaks]:
-        return peaks(tuple(self.base.axes), command, moved, force, self.base.dt)
+        rates = np.abs(np.diff(command, axis=0)) / self.base.dt
+        columns = [np.abs(history).max(axis=0).tolist() for history in (command, rates, moved, force)]
+        return {axis: Peaks(*row) for axis, row in zip(self.base.axes, zip(*columns, strict=True), strict=True)}
 
     def _in_time(self, force: Array) -> Array:
         """Return the forces at the instants of the displacements, without the delay ``force_lead``."""

@@ -16,9 +16,8 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core import tables, yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.recording import procedure
-from rths_nodes.recording.columns import facts_of, groups_of, samples_of, steps_of, write_csv, write_mat
 from rths_nodes.recording.reading import read_run
-from rths_nodes.recording.run import Run
+from rths_nodes.recording.run import Run, facts_of, groups_of, samples_of, steps_of, write_csv, write_mat
 
 GLOBAL, COORDINATOR = "global_model", "coordinator"
 SIMULATED, TESTED = "simulation_substructure", "experimental_substructures"

@@ -236,8 +236,8 @@ def fit_periodic(
     name = IDENTIFIED_INVERSE
     order = int(compensator.order) if type(compensator).type_name == name else ORDER
     try:
-        lines = frequency_responses.lines(experiments, scenario.dt, PERIODIC.period, band)
-        result = frequency_responses.fit(lines.up_to(up_to), order)
+        lines = frequency_responses.lines(experiments, scenario.dt, PERIODIC.period, (band[0], up_to))
+        result = frequency_responses.fit(*lines, order)
     except ValueError as error:
         raise ConfigError(f"{scenario.name}: the inverse cannot be fitted ({error})") from None
     text = f"rths identify {scenario.name} --for {name}: {source}; fitted up to {up_to:.4g} Hz"
