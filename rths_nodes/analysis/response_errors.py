@@ -33,8 +33,7 @@ from rths_nodes.laboratory.rigs.linear_with_specimen import constants, rest_of, 
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly, transformation
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.sparse import is_sparse
-from rths_nodes.mechanics.structure import combined, combined_load, first_order, massless, transition
+from rths_nodes.mechanics.structure import combined, combined_load, first_order, is_sparse, massless, transition
 from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.numerical.structures.restoring_forces import is_linear, trial_force
 

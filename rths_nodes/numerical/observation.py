@@ -16,8 +16,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.sparse import is_sparse
-from rths_nodes.mechanics.structure import massless
+from rths_nodes.mechanics.structure import is_sparse, massless
 from rths_nodes.numerical.vectors import LARGE, SEVERAL, Operand
 
 

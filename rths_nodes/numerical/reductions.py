@@ -20,8 +20,16 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.protocols import Reduction, Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.sparse import Matrix, NotDefinite, dense, inverse, is_sparse
-from rths_nodes.mechanics.structure import combined, combined_load, massless
+from rths_nodes.mechanics.structure import (
+    Matrix,
+    NotDefinite,
+    combined,
+    combined_load,
+    dense,
+    inverse,
+    is_sparse,
+    massless,
+)
 from rths_nodes.numerical.observation import Observation
 from rths_nodes.numerical.structures.damping import some_modes
 from rths_nodes.numerical.structures.restoring_forces import LinearRestoringForce, is_linear

@@ -28,8 +28,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.numerical import force_lead_of
 from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
-from rths_nodes.mechanics.sparse import is_sparse
-from rths_nodes.mechanics.structure import massless, numbered
+from rths_nodes.mechanics.structure import is_sparse, massless, numbered
 from rths_nodes.numerical.structures.restoring_forces import LinearRestoringForce
 
 SAME = 0.01

@@ -19,8 +19,7 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params, vector
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.sparse import is_sparse
-from rths_nodes.mechanics.structure import combined, transition
+from rths_nodes.mechanics.structure import combined, is_sparse, transition
 
 State = tuple[Array, float]
 """Array of the estimate ``(2 n,)`` and the last and present measurements; then the requested force, N."""
