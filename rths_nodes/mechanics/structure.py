@@ -59,10 +59,6 @@ def inverse(matrix: Matrix) -> Array | Inverse:
     return Inverse(matrix) if is_sparse(matrix) else np.linalg.inv(matrix)
 
 
-def quotient(left: Matrix, right: Matrix) -> Array | Quotient:
-    return Quotient(left, right) if is_sparse(left) else np.linalg.solve(left, right)
-
-
 def diagonal(values: Array) -> Matrix:
     from scipy.sparse import dia_array
 

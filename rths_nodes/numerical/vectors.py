@@ -52,8 +52,9 @@ class Vectors(NamedTuple):
         return inverse if is_sparse(matrix) else self.operand(inverse)
 
     def quotient(self, left: Matrix, right: Matrix) -> Operand:
-        quotient = structure.quotient(left, right)
-        return quotient if is_sparse(left) else self.operand(quotient)
+        if is_sparse(left):
+            return structure.Quotient(left, right)
+        return self.operand(np.linalg.solve(left, right))
 
 
 def _number(matrix: Array) -> float:

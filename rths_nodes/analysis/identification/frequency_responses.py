@@ -23,8 +23,7 @@ stable models.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -273,13 +272,30 @@ def identify(
     ``orders`` and ``delay`` (s) are identified. Raises ConfigError if no model is stable.
     """
     delays = np.arange(0.0, LATEST * (1.0 + ROUNDING), dt) if delay is None else np.array([delay])
-    continuous = partial(_continuous, sampled, dt, ramp)
-    first = continuous(None)
+    first = _continuous(sampled, dt, ramp, None)
     fits = [entry_fits(first.without_delay(float(late))) for late in delays]
-    count = 2 * len(sampled.frequency)
+
+    def settled(relative: float, start: InverseFit, late: float) -> _Candidate:
+        """Return the model, refined by its own prediction of the motion between samples."""
+        candidate = _refined(first, relative, start, late, delay is not None)
+        for _ in range(PASSES):
+            model = candidate[0]
+            if not _stable(model.fit):
+                break
+            measured = _continuous(sampled, dt, ramp, model)
+            candidate = _refined(measured, relative, model.fit, model.delay, delay is not None)
+        return candidate
+
     for relative in (ACCURATE, RELATIVE):
-        settle = partial(_settled, continuous, first, relative, delay is not None)
-        models = [model for model in _candidates(settle, orders, delays, fits, count) if _stable(model[0].fit)]
+        models: list[_Candidate] = []
+        lower = None
+        for highest in range(HIGHEST + 1) if orders is None else (HIGHEST,):
+            starts = [_best_start(fits, delays, 2 * len(sampled.frequency), orders, highest)]
+            if lower is not None:
+                starts.append(_raised(lower, highest))
+            candidates = [settled(relative, *start) for start in starts]
+            models += [model for model in candidates if _stable(model[0].fit)]
+            lower = min(candidates, key=lambda model: model[1])[0]
         if any(model.explained for model, _, _ in models):
             break
     if not models:
@@ -316,11 +332,6 @@ def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identi
 _Candidate = tuple[Identified, float, int]
 
 
-def _weight(measured: FrequencyResponse, relative: float) -> Array:
-    driven = np.abs(np.einsum("fii->fi", measured.response))[:, None, :]
-    return np.asarray(1.0 / np.sqrt(measured.variance + (relative * driven) ** 2))
-
-
 def _stable(fit: InverseFit) -> bool:
     try:
         loading_model.check(fit.coefficients, "")
@@ -329,47 +340,17 @@ def _stable(fit: InverseFit) -> bool:
     return True
 
 
-def _candidates(
-    settle: Callable[..., _Candidate],
-    orders: Orders | None,
-    delays: Array,
-    fits: Sequence[EntryFits],
-    count: int,
-) -> Iterator[_Candidate]:
-    lower = None
-    for highest in range(HIGHEST + 1) if orders is None else (HIGHEST,):
-        starts = [fit_of(entry, count, orders, highest) for entry in fits]
-        best = int(np.argmin([_information(fit, count) for fit in starts]))
-        begins = [(starts[best], float(delays[best]))]
-        if lower is not None:
-            begins.append(_raised(lower, highest))
-        models = [settle(*begin) for begin in begins]
-        yield from models
-        lower = min(models, key=lambda model: model[1])[0]
-
-
-def _settled(
-    continuous: Callable[[Identified | None], FrequencyResponse],
-    first: FrequencyResponse,
-    relative: float,
-    fixed: bool,
-    start: InverseFit,
-    delay: float,
-) -> _Candidate:
-    """Return the model, refined by its own prediction; ``first`` is the response before any prediction."""
-    candidate = _refined(first, _weight(first, relative), start, delay, fixed)
-    for _ in range(PASSES):
-        model = candidate[0]
-        if not _stable(model.fit):
-            break
-        measured = continuous(model)
-        candidate = _refined(measured, _weight(measured, relative), model.fit, model.delay, fixed)
-    return candidate
-
-
-def _information(fit: InverseFit, count: int) -> float:
-    rows = zip(fit.error.ravel().tolist(), (fit.orders - NONE).ravel().tolist(), strict=True)
-    return float(sum(information(error, number, count) for error, number in rows))
+def _best_start(
+    fits: Sequence[EntryFits], delays: Array, count: int, orders: Orders | None, highest: int
+) -> tuple[InverseFit, float]:
+    """Return the polynomials of degree up to ``highest`` and the delay (s) with the best criterion of Schwarz."""
+    starts = [fit_of(entry, count, orders, highest) for entry in fits]
+    criteria = []
+    for fit in starts:
+        rows = zip(fit.error.ravel().tolist(), (fit.orders - NONE).ravel().tolist(), strict=True)
+        criteria.append(float(sum(information(error, number, count) for error, number in rows)))
+    best = int(np.argmin(criteria))
+    return starts[best], float(delays[best])
 
 
 def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
@@ -383,10 +364,12 @@ def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
 
 
 def _refined(
-    measured: FrequencyResponse, weight: Array, start: InverseFit, delay: float, fixed: bool
+    measured: FrequencyResponse, relative: float, start: InverseFit, delay: float, fixed: bool
 ) -> _Candidate:
     from scipy.optimize import least_squares
 
+    driven = np.einsum("fii->fi", measured.response)[:, None, :]
+    weight = 1.0 / np.sqrt(measured.variance + (relative * np.abs(driven)) ** 2)
     s = measured.s
     scale = float(np.abs(s).max())
     powers = (s / scale)[:, None] ** np.arange(HIGHEST + 1)
@@ -429,7 +412,6 @@ def _refined(
     late = delay if fixed else float(result.x[-1] / scale)
     wide = 0.0 if fixed else NORMAL_95 * float(spread[-1] / scale)
     off = model(result.x) - measured.response
-    driven = np.einsum("fii->fi", measured.response)[:, None, :]
     # proportional to the power of the commands
     share = 1.0 / np.broadcast_to(np.maximum(measured.variance, EXACT**2), off.shape)
     error = np.sqrt((share * np.abs(off) ** 2).sum(axis=0) / (share * np.abs(driven) ** 2).sum(axis=0))
