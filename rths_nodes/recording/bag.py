@@ -42,6 +42,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import PACKAGE, prefixes, resource
 from rths_nodes.core.text_files import read_text, reason
 from rths_nodes.core.yaml_text import dump, parse
+from rths_nodes.recording import plain
 from rths_nodes.recording.records import (
     INFORMATION,
     LIBRARY,
@@ -474,7 +475,7 @@ def index(path: Path, target: Path | None = None, recovering: bool = False) -> R
             text = copy.finish(target.name)
             out.flush()
             os.fsync(out.fileno())
-        write_metadata(target.with_name(METADATA), text)
+        plain.write(target.with_name(METADATA), text.encode())
         notes = contents.damage + (_kept(path) if target == path and (contents.damage or lost > _TORN) else [])
         part.replace(target)
     except (OSError, McapError, RecordingError) as error:
@@ -514,12 +515,6 @@ def _kept(path: Path) -> list[str]:
     except OSError:  # the file system does not support links
         path.replace(kept)
     return [f"the damaged file was saved as {kept.name}"]
-
-
-def write_metadata(path: Path, text: str) -> None:
-    part = path.with_name(path.name + _PART)
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 @attrs.frozen
@@ -706,5 +701,5 @@ def _restored_metadata(path: Path) -> tuple[str, ...]:
         bag = None
     if not isinstance(bag, dict):
         return ()  # another recorder made this file, or it has no metadata of rosbag2
-    write_metadata(file, dump({BAG: bag}))
+    plain.write(file, dump({BAG: bag}).encode())
     return (f"{file.name} was missing or damaged and has been written again",)

@@ -35,6 +35,19 @@ SETTLED = 1.0
 """Duration of the constant loads before the motion begins, s."""
 RAMP, SETTLING = 2, 1
 """Number of cycles of a smooth rise or fall; number of cycles between the rise and the evaluated cycles."""
+WITHOUT_STRUCTURE: dict[str, object] = {
+    "structure": None,
+    "reduction": None,
+    "soft_start": None,
+    "force_lead": None,
+    "ground_motion": {"type": "none"},
+    "interface": [],
+    "observed": [],
+    "indices": "none",
+    "cases": {},
+    "substeps": 1,
+}
+"""Changes of a scenario for a test whose targets are known before."""
 HARMONICS = 9
 POINTS = 720
 ALIKE = 1.05
@@ -156,27 +169,17 @@ def _moving(
     alone = np.eye(len(scenario.moved_axes))
     alone[:, axis] -= 1.0
     alone[axis, axis] = 1.0
-    changes: dict[str, object] = {
+    changes = WITHOUT_STRUCTURE | {
         "name": f"{scenario.name}.{word}_{name}",
-        "substeps": 1,
         "time_ratio": 1,
-        "soft_start": None,
         "duration": duration,
-        "ground_motion": {"type": "none"},
-        "structure": None,
         "integrator": {"type": "prescribed", "displacement": motion},
         "ramp": {"type": "linear"},
         "setup": {"type": "matrix", "matrix": alone.tolist()},
         "compensator": {"type": "none"},
         "semi_active": semi_active,
         "updating": None,
-        "interface": [],
-        "observed": [],
-        "reduction": None,
         "monitor": {},
-        "force_lead": None,
-        "indices": "none",
-        "cases": {},
     }
     pairs: list[tuple[list[str], object]] = [([key], value) for key, value in changes.items()]
     for axis_name in scenario.force_axes:

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rths_nodes.analysis.identification.experiments import WITHOUT_STRUCTURE
 from rths_nodes.analysis.iteration import learning
 from rths_nodes.analysis.iteration.learning import Spectra, noise_rms, rms
 from rths_nodes.analysis.response_errors import LinearResponse
@@ -70,21 +71,11 @@ WEAKEST = 1e-3
 LARGEST = 2.0
 """Largest magnitude of Aitken's relaxation factor, which equal residuals do not determine."""
 RELAXATIONS = "constant", "aitken", "quasi_newton", "model"
-PLAYED: dict[str, object] = {
-    "structure": None,
-    "reduction": None,
+PLAYED = WITHOUT_STRUCTURE | {
     "semi_active": None,
-    "soft_start": None,
-    "force_lead": None,
-    "ground_motion": {"type": "none"},
     "setup": {"type": "identity"},
     "ramp": {"type": "hermite"},
-    "interface": [],
-    "observed": [],
-    "indices": "none",
-    "cases": {},
     "scatter": {},
-    "substeps": 1,
 }
 
 
