@@ -11,19 +11,7 @@ from messages import mentions, naming
 from numpy.typing import NDArray
 
 from rths_nodes.analysis.iteration import corrections, learning
-from rths_nodes.analysis.iteration.corrections import (
-    CONVERGED,
-    DIVERGED,
-    ENDED,
-    EXHAUSTED,
-    SOFTENED,
-    Relaxation,
-    Row,
-    Rule,
-    Specimens,
-    Step,
-    Substructure,
-)
+from rths_nodes.analysis.iteration.corrections import Relaxation, Row, Rule, Specimens, Step, Substructure
 from rths_nodes.analysis.iteration.learning import Spectra, noise_rms, rms
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
@@ -257,14 +245,14 @@ def rows(*errors: float, answer: float = 1.0) -> list[Row]:
 def test_rule_returns_verdicts() -> None:
     rule = Rule(runs=4, tolerance=0.5)
     assert rule.verdict(rows(9.0, 4.0)) == ("", "")
-    assert rule.verdict(rows(9.0, 0.4))[0] == CONVERGED
-    assert Rule(4, 0.01).verdict(rows(9.0, 0.19))[0] == CONVERGED  # the noise
+    assert rule.verdict(rows(9.0, 0.4))[0] == corrections.CONVERGED
+    assert Rule(4, 0.01).verdict(rows(9.0, 0.19))[0] == corrections.CONVERGED  # the noise
     assert rule.verdict(rows(3.0, 4.0))[0] == ""
-    assert rule.verdict(rows(3.0, 4.0, 5.0))[0] == DIVERGED
-    assert rule.verdict(rows(9.0, 4.0, 3.0, 2.0))[0] == EXHAUSTED
-    assert rule.verdict([*rows(9.0), Row(2, "tripped", "stroke")]) == (ENDED, "run 2 tripped: stroke")
+    assert rule.verdict(rows(3.0, 4.0, 5.0))[0] == corrections.DIVERGED
+    assert rule.verdict(rows(9.0, 4.0, 3.0, 2.0))[0] == corrections.EXHAUSTED
+    assert rule.verdict([*rows(9.0), Row(2, "tripped", "stroke")]) == (corrections.ENDED, "run 2 tripped: stroke")
     verdict, reason = rule.verdict(rows(9.0, 4.0, answer=0.94))
-    assert verdict == SOFTENED
+    assert verdict == corrections.SOFTENED
     assert mentions(reason, "a", "6 %", "force", "run 1")
     assert rule.verdict(rows(9.0, 4.0, answer=0.96))[0] == ""
 
