@@ -22,7 +22,6 @@ import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from importlib.util import find_spec
 from io import FileIO
 from itertools import count
 from pathlib import Path
@@ -304,9 +303,8 @@ class Inventory:
     """
 
     def __init__(self) -> None:
-        self.schemas: dict[int, Schema] = {
-            0: Schema(id=0, data=b"", encoding="", name="")
-        }  # 0 is for channels without a schema
+        # 0 is for channels without a schema
+        self.schemas: dict[int, Schema] = {0: Schema(id=0, data=b"", encoding="", name="")}
         self.channels: dict[int, Channel] = {}
         self.counts: dict[int, int] = {}
         self.stated: dict[int, int] | None = None
@@ -372,17 +370,11 @@ class Recovered:
     notes: tuple[str, ...] = ()
 
 
-def _compression() -> CompressionType:
-    for module, kind in (("zstandard", CompressionType.ZSTD), ("lz4", CompressionType.LZ4)):
-        if find_spec(module):
-            return kind
-    return CompressionType.NONE
-
-
 class _Copy(Inventory):
     def __init__(self, out: IO[bytes]) -> None:
         super().__init__()
-        self._writer = McapWriter(out, chunk_size=_CHUNK_SIZE, compression=_compression(), enable_data_crcs=True)
+        zstd = CompressionType.ZSTD  # a dependency of the package mcap
+        self._writer = McapWriter(out, chunk_size=_CHUNK_SIZE, compression=zstd, enable_data_crcs=True)
         self._writer.start(profile="ros2", library=LIBRARY)
         self._schemas: dict[int, int] = {0: 0}
         self._channels: dict[int, int] = {}
@@ -430,8 +422,7 @@ class _Copy(Inventory):
             "custom_data": dict(self.information) or None,
             "ros_distro": self.distribution,
         }
-        metadata = {"serialized_metadata": dump(bag), "ROS_DISTRO": self.distribution}
-        self._writer.add_metadata(ROSBAG2, metadata)
+        self._writer.add_metadata(ROSBAG2, {"serialized_metadata": dump(bag), "ROS_DISTRO": self.distribution})
         self._writer.finish()
         return dump({BAG: bag})
 
@@ -597,15 +588,12 @@ def _unfinished(file: Path, path: Path | str) -> Bag:
     inventory = Inventory()
     contents = _scanned(file, inventory, lenient=True)
     lost = f" (lost bytes: {contents.lost_bytes})" if contents.lost_bytes else ""
+    state, hint = "was not finished by its recorder", f". Finish the recording with rths recover {path}"
     with file.open("rb") as stream:
-        in_use = locked(stream)
-    if in_use:
-        state, hint = "is being recorded or recovered now", ""
-    else:
-        state, hint = "was not finished by its recorder", f". Finish the recording with rths recover {path}"
-    note = f"{path}: {state}; only the complete part is read{lost}{hint}"
-    notes = (note, *(f"{path}: {damage}" for damage in contents.damage))
-    return _bag(file, inventory, inventory.counts, contents.size, notes)
+        if locked(stream):
+            state, hint = "is being recorded or recovered now", ""
+    notes = [f"{state}; only the complete part is read{lost}{hint}", *contents.damage]
+    return _bag(file, inventory, inventory.counts, contents.size, tuple(f"{path}: {note}" for note in notes))
 
 
 def _bag(

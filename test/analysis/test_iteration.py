@@ -11,7 +11,7 @@ from messages import mentions, naming
 from numpy.typing import NDArray
 
 from rths_nodes.analysis.iteration import corrections, learning
-from rths_nodes.analysis.iteration.corrections import Relaxation, Row, Rule, Specimens, Step, Substructure
+from rths_nodes.analysis.iteration.corrections import Relaxation, Row, Settings, Specimens, Step, Substructure
 from rths_nodes.analysis.iteration.learning import Spectra, noise_rms, rms
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
@@ -243,10 +243,10 @@ def rows(*errors: float, answer: float = 1.0) -> list[Row]:
 
 
 def test_rule_returns_verdicts() -> None:
-    rule = Rule(runs=4, tolerance=0.5)
+    rule = Settings(corrections.HISTORY, runs=4, tolerance=0.5)
     assert rule.verdict(rows(9.0, 4.0)) == ("", "")
     assert rule.verdict(rows(9.0, 0.4))[0] == corrections.CONVERGED
-    assert Rule(4, 0.01).verdict(rows(9.0, 0.19))[0] == corrections.CONVERGED  # the noise
+    assert Settings(corrections.HISTORY, 4, 0.01).verdict(rows(9.0, 0.19))[0] == corrections.CONVERGED  # the noise
     assert rule.verdict(rows(3.0, 4.0))[0] == ""
     assert rule.verdict(rows(3.0, 4.0, 5.0))[0] == corrections.DIVERGED
     assert rule.verdict(rows(9.0, 4.0, 3.0, 2.0))[0] == corrections.EXHAUSTED
@@ -260,4 +260,4 @@ def test_rule_returns_verdicts() -> None:
 @pytest.mark.parametrize("wrong", [{"runs": 0}, {"runs": 51}, {"tolerance": 0.0}, {"tolerance": 101.0}])
 def test_rule_out_of_bounds_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="must be"):
-        Rule(**wrong)
+        Settings(corrections.HISTORY, **wrong)

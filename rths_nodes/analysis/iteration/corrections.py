@@ -16,7 +16,8 @@ next target z is
                    z = x - (response of the structure with E to the force E r)
 
 All relaxations start from the measured displacement, so that poor tracking by the rig causes no wrong correction.
-:class:`Rule` ends an iteration. A small residual is not sufficient: near a resonance the error may still be large.
+An iteration continues until its error is small (:meth:`Settings.verdict`). A small residual is not sufficient:
+near a resonance the error may still be large.
 """
 
 from __future__ import annotations
@@ -104,36 +105,6 @@ class Row:
     velocity: float = math.nan
     force: float = math.nan
     recording: str = ""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Ends an iteration after ``runs`` runs or within the ``tolerance`` (% of the rms of the target)."""
-
-    runs: int = 5
-    tolerance: float = TOLERANCE
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.runs <= 50:
-            raise ConfigError(f"--runs {self.runs}: must be >= 1 and <= 50")
-        if not 0.0 < self.tolerance <= 100.0:
-            raise ConfigError(f"--tolerance {self.tolerance:g} %: must be > 0 and <= 100 %")
-
-    def verdict(self, rows: Sequence[Row]) -> tuple[str, str]:
-        last = rows[-1]
-        if last.outcome != "finished":
-            return ENDED, f"run {last.number} {last.outcome}: {last.reason}"
-        if losses := softened(last.answer):
-            return SOFTENED, "; ".join(losses)
-        if by := enough(last.error, last.noise, self.tolerance):
-            return CONVERGED, f"the error of {last.error:.3g} % is within {by}"
-        tail = [row.error for row in rows[-RISES - 1 :]]
-        if len(tail) > RISES and all(after > before for before, after in pairwise(tail)):
-            errors = ", ".join(f"{error:.3g}" for error in tail)
-            return DIVERGED, f"the error has risen {RISES} times in succession: {errors} %"
-        if last.number >= self.runs:
-            return EXHAUSTED, f"the error is {last.error:.3g} % after run {last.number}, the last run"
-        return "", ""
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
@@ -307,13 +278,15 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
 class Settings:
     """Settings of an iteration.
 
-    ``omega`` is the factor of the relaxation, or its first value. Corrections end at ``cutoff`` (Hz). ``within``
-    is the largest ratio of command, velocity and force to their peaks in the first run. ``changes`` are overrides
-    of the scenario, by the number of the run from which they apply.
+    The iteration ends after ``runs`` runs or within the ``tolerance`` (% of the rms of the target). ``omega`` is
+    the factor of the relaxation, or its first value. Corrections end at ``cutoff`` (Hz). ``within`` is the largest
+    ratio of command, velocity and force to their peaks in the first run. ``changes`` are overrides of the
+    scenario, by the number of the run from which they apply.
     """
 
     mode: str
-    rule: Rule = field(default_factory=Rule)
+    runs: int = 5
+    tolerance: float = TOLERANCE
     relaxation: str = "model"
     omega: float = 1.0
     cutoff: float | None = None
@@ -329,8 +302,28 @@ class Settings:
             raise ConfigError(f"--omega {self.omega:g}: must be > 0 and <= 2")
         if self.cutoff is not None and not self.cutoff > 0.0:
             raise ConfigError(f"--cutoff {self.cutoff:g} Hz: must be > 0")
+        if not 1 <= self.runs <= 50:
+            raise ConfigError(f"--runs {self.runs}: must be >= 1 and <= 50")
+        if not 0.0 < self.tolerance <= 100.0:
+            raise ConfigError(f"--tolerance {self.tolerance:g} %: must be > 0 and <= 100 %")
         if self.within is not None and not self.within >= 1.0:
             raise ConfigError(f"--within {self.within:g}: must be >= 1")
+
+    def verdict(self, rows: Sequence[Row]) -> tuple[str, str]:
+        last = rows[-1]
+        if last.outcome != "finished":
+            return ENDED, f"run {last.number} {last.outcome}: {last.reason}"
+        if losses := softened(last.answer):
+            return SOFTENED, "; ".join(losses)
+        if by := enough(last.error, last.noise, self.tolerance):
+            return CONVERGED, f"the error of {last.error:.3g} % is within {by}"
+        tail = [row.error for row in rows[-RISES - 1 :]]
+        if len(tail) > RISES and all(after > before for before, after in pairwise(tail)):
+            errors = ", ".join(f"{error:.3g}" for error in tail)
+            return DIVERGED, f"the error has risen {RISES} times in succession: {errors} %"
+        if last.number >= self.runs:
+            return EXHAUSTED, f"the error is {last.error:.3g} % after run {last.number}, the last run"
+        return "", ""
 
 
 @dataclass(frozen=True, eq=False)

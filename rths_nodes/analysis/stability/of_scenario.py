@@ -53,9 +53,7 @@ def sampled_loop(
     restoring force, but not in the constants of the integrator.
     """
     assembly = Assembly(scenario)
-    structure = assembly.structure
-    if structure is None:
-        raise _without(scenario)
+    structure = _structure_of(assembly)
     way = Way(assembly)
     matrices = _small_motion(assembly, structure, way)
     if stiffness is not None:
@@ -89,11 +87,13 @@ def _impulses(assembly: Assembly, way: Way, computed: dict[str, Impulses]) -> Im
     return computed[key]
 
 
-def _without(scenario: Scenario) -> ConfigError:
-    kind = type(scenario.integrator).type_name
+def _structure_of(assembly: Assembly) -> Structure:
+    if assembly.structure is not None:
+        return assembly.structure
+    kind = type(assembly.scenario.integrator).type_name
     if registry.load("integrator", kind).external:
-        return ConfigError(f"integrator.type = {kind!r}: contains the structure, so the loop cannot be judged")
-    return ConfigError(
+        raise ConfigError(f"integrator.type = {kind!r}: contains the structure, so the loop cannot be judged")
+    raise ConfigError(
         "structure: missing; a test with prescribed displacements has no loop that could be unstable"
     )
 
@@ -101,9 +101,7 @@ def _without(scenario: Scenario) -> ConfigError:
 def continuous_loop(scenario: Scenario) -> ContinuousLoop:
     """Return the loop in continuous time. Raises ConfigError if a part has no response."""
     assembly = Assembly(scenario)
-    structure = assembly.structure
-    if structure is None:
-        raise _without(scenario)
+    structure = _structure_of(assembly)
     if scenario.rig is not None:
         raise ConfigError("rig: a coupled rig has no response per axis in continuous time")
     if assembly.setup.takes_loads:

@@ -31,7 +31,6 @@ from rths_nodes.analysis.iteration.corrections import (
     Corrections,
     Rehearsal,
     Row,
-    Rule,
     Settings,
     softened,
 )
@@ -123,7 +122,7 @@ def write(series: Series, settings: Settings) -> NextRun:
     or if the next run would exceed ``WITHIN`` or an elastic limit.
     """
     work = _replayed(series, settings)
-    verdict, reason = settings.rule.verdict(work.rows)
+    verdict, reason = settings.verdict(work.rows)
     number = len(work.rows) + 1
     if verdict == CONVERGED:
         return NextRun(work.rows, reason, number, None)
@@ -253,7 +252,7 @@ def iterate(
     """
     check(scenario)
     work = Corrections(scenario, settings)
-    runs, rows = settings.rule.runs, work.rows
+    runs, rows = settings.runs, work.rows
     preferred = engine(work.base, runs * work.base.samples)
 
     def share(before: int, sample: float, samples: float) -> None:
@@ -279,7 +278,7 @@ def iterate(
         last = result.read()
         work.learn(number, result.outcome, result.reason, str(result.recording or ""), last)
         tell(rows[-1])
-        verdict, reason = settings.rule.verdict(rows)
+        verdict, reason = settings.verdict(rows)
         if verdict:
             break
         work.correct()
@@ -316,8 +315,8 @@ def add_arguments(add: arguments.Arguments) -> None:
         "response of the structure to the measured forces); default: history if the scenario has a structure"
     )
     add("--mode", text, choices=(TRACKING, HISTORY))
-    add("--runs N", "maximum number of runs", Rule.runs)
-    add("--tolerance PERCENT", "error at which the series ends, %% of the rms of the target", Rule.tolerance)
+    add("--runs N", "maximum number of runs", Settings.runs)
+    add("--tolerance PERCENT", "error at which the series ends, %% of the rms of the target", Settings.tolerance)
     add("--relaxation NAME", "relaxation with --mode history: constant, aitken, quasi_newton or model", "model")
     add("--omega FACTOR", "relaxation factor (for aitken and quasi_newton: initial factor)", 1.0)
     text = "highest frequency of the corrected errors, Hz; default: derived from the first run"
@@ -370,7 +369,8 @@ def run(options: arguments.Options) -> int:
 def _settings(options: arguments.Options, scenario: Scenario) -> Settings:
     return Settings(
         options.mode or (TRACKING if scenario.structure is None else HISTORY),
-        Rule(options.runs, options.tolerance),
+        options.runs,
+        options.tolerance,
         options.relaxation,
         options.omega,
         options.cutoff,

@@ -20,7 +20,7 @@ from written_history import history_of, written_history
 
 import rths_nodes
 from rths_nodes.analysis.iteration import corrections
-from rths_nodes.analysis.iteration.corrections import HISTORY, TRACKING, Peaks, Rule, Settings
+from rths_nodes.analysis.iteration.corrections import HISTORY, TRACKING, Peaks, Settings
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import iterate
 from rths_nodes.app.commands.test import _history
@@ -43,9 +43,8 @@ PRESCRIBED |= {"structure": None, "ground_motion": {"type": "none"}}
 
 
 def iterated(mode: str, folder: Path, *overrides: str, record: bool = False, **settings: Any) -> iterate.Iteration:
-    rule = Rule(settings.pop("runs", 5), settings.pop("tolerance", 0.5))
     scenario = files.load(NAME, [*SHORT, *overrides])
-    return iterate.iterate(scenario, Settings(mode, rule, **settings), folder, record)
+    return iterate.iterate(scenario, Settings(mode, **settings), folder, record)
 
 
 def test_iteration_converges_where_real_time_loop_trips(tmp_path: Path) -> None:
@@ -209,7 +208,7 @@ RIG = re.sub(
 def write_next(
     folder: Path, mode: str = HISTORY, tolerance: float = 0.5, relaxation: str = "model"
 ) -> iterate.NextRun:
-    return iterate.write(iterate.find(folder), Settings(mode, Rule(5, tolerance), relaxation))
+    return iterate.write(iterate.find(folder), Settings(mode, 5, tolerance, relaxation))
 
 
 def iterate_series(folder: Path, *options: str) -> None:
