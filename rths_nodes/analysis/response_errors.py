@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis import energy
-from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.histories import Evaluation, absolute_acceleration
 from rths_nodes.analysis.units import PERCENT
 from rths_nodes.core import registry
 from rths_nodes.core.control import DAMPER_DISPLACEMENT, DAMPER_FORCE, accelerations
@@ -376,7 +375,7 @@ def response_errors(evaluation: Evaluation) -> dict[str, dict[str, float]]:
     start = evaluation.first_step
     errors = {
         "displacement": _percent(evaluation.run.dof_displacement[start:], displacement),
-        "acceleration": _percent(energy.absolute_acceleration(evaluation)[start:], acceleration),
+        "acceleration": _percent(absolute_acceleration(evaluation)[start:], acceleration),
     }
     names = evaluation.run.dof_names
     return {dof: {name: float(values[n]) for name, values in errors.items()} for n, dof in enumerate(names)}

@@ -142,7 +142,7 @@ class Energies:
     """Computes energies of a large model at each step: input, kinetic, strain and damping, J.
 
     The trapezoidal rule integrates each term of M a + C v + r + r_e = F over the displacement, as in
-    ``analysis/energy.py``.
+    ``analysis/histories.py``.
     """
 
     def __init__(self, structure: Structure) -> None:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from messages import naming
 
-from rths_nodes.analysis.energy import energies, experimental_force
-from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.histories import Evaluation, energies, experimental_force
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.core.errors import ConfigError

@@ -15,10 +15,18 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 from scipy.linalg.blas import dtbsv  # scipy.signal has filters, too, but takes half a second to import
 
-from rths_nodes.analysis.energy import energies, experimental_force, ground_acceleration
 from rths_nodes.analysis.figures.drawing import Base, Drawing, Recordings, Row, Words, label, suffix_of
 from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, LINES, PALETTE, TARGET, Look, level, styled
-from rths_nodes.analysis.histories import STILL, Evaluation, Indices, largest, strongest
+from rths_nodes.analysis.histories import (
+    STILL,
+    Evaluation,
+    Indices,
+    energies,
+    experimental_force,
+    ground_acceleration,
+    largest,
+    strongest,
+)
 from rths_nodes.analysis.overlay import Aligned, on_times
 from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.analysis.units import (
