@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.analysis.stability.force_loops import force_loops
-from rths_nodes.analysis.stability.impulses import Way
+from rths_nodes.analysis.stability.impulses import Way, force_loops
 from rths_nodes.analysis.stability.loops import HZ, ContinuousLoop, Impulses, Response, SampledLoop, WholeStructure
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
