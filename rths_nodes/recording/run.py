@@ -373,13 +373,8 @@ class Collector:
     def updating(self, sample: int, values: Sequence[float]) -> None:
         self._updating.append((sample * self.scenario.dt, *values))
 
-    def run(
-        self,
-        information: dict[str, str] | None = None,
-        metrics: dict[str, object] | None = None,
-        timing: dict[str, object] | None = None,
-        integrator: Mapping[str, object] | None = None,
-    ) -> Run:
+    def run(self, **results: Data) -> Run:
+        """Return the Run; ``results`` are its information, metrics, timing and results of the integrator."""
         learnt = np.array(self._updating).reshape(-1, 1 + len(self._names.updating))
         rows = self._whole
         if rows is None:
@@ -396,10 +391,7 @@ class Collector:
             updating=learnt[:, 1:],
             dof_names=self._names.observed,
             compensator_names=self._names.state,
-            information=dict(information or {}),
-            metrics=dict(metrics or {}),
-            timing=dict(timing or {}),
-            integrator=dict(integrator or {}),
+            **{"information": {}} | {name: dict(values) for name, values in results.items()},
         )
 
 

@@ -59,7 +59,7 @@ def run_of(more: str) -> tuple[Run, dict[str, object]]:
     collector = Collector(loop.assembly.scenario, loop.assembly.names)
     outcome = loop.run([collector])
     assert not outcome.reason
-    return collector.run({"outcome": "finished"}, outcome.metrics), outcome.metrics
+    return collector.run(information={"outcome": "finished"}, metrics=outcome.metrics), outcome.metrics
 
 
 @with_and_without_soft_start
