@@ -117,8 +117,6 @@ def _split(kind: str) -> tuple[str, str]:
 
 
 def _text(package: str, name: str) -> str:
-    if package == PACKAGE and _installed(package, f"{name}.msg"):
-        return wire.definition(name)
     if file := _installed(package, f"{name}.msg"):
         return file.read_text(encoding="utf-8")
     if text := _WITHOUT_ROS.get(f"{package}/{name}"):
