@@ -620,11 +620,10 @@ def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
     if out is not None:
         check_free(Path(out))
     try:
-        if footer_of(path) is not None:
-            messages = _undamaged(path)
-            if messages is not None:
-                notes = _restored_metadata(path) if Path(directory).is_dir() and out is None else ()
-                return Recovered(messages, 0, True, Path(directory), notes)
+        if footer_of(path) is not None and (inventory := _undamaged(path)) is not None:
+            in_place = Path(directory).is_dir() and out is None
+            notes = _restored_metadata(path, inventory.bag_metadata) if in_place else ()
+            return Recovered(inventory.messages, 0, True, Path(directory), notes)
         with path.open("rb") as stream:
             _check_own(path, stream)
             if locked(stream):
@@ -645,8 +644,8 @@ def _check_own(path: Path, stream: IO[bytes]) -> None:
         raise ConfigError(f"{path}: was recorded by {stated!r}, not by rths_nodes; try `mcap recover`")
 
 
-def _undamaged(path: Path) -> int | None:
-    """Return the number of messages of an indexed file; None if it is damaged, or differs from its index."""
+def _undamaged(path: Path) -> Inventory | None:
+    """Return the contents of an indexed file; None if it is damaged, or differs from its index."""
     inventory = Inventory()
     try:
         complete = _summarised(path, inventory)
@@ -656,7 +655,7 @@ def _undamaged(path: Path) -> int | None:
     stated = inventory.stated if complete else inventory.counts
     if lost_bytes or stated is None or inventory.messages != sum(stated.values()):
         return None
-    return inventory.messages
+    return inventory
 
 
 def _recovered_in(path: Path, directory: Path) -> Recovered:
@@ -674,15 +673,13 @@ def _recovered_in(path: Path, directory: Path) -> Recovered:
         raise
 
 
-def _restored_metadata(path: Path) -> tuple[str, ...]:
+def _restored_metadata(path: Path, text: str) -> tuple[str, ...]:
     file = path.with_name(METADATA)
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         if isinstance(parse(read_text(file), file.name)[BAG], dict):
             return ()
-    inventory = Inventory()
-    _summarised(path, inventory)
     try:
-        bag = parse(inventory.bag_metadata, file.name)
+        bag = parse(text, file.name)
     except ConfigError:
         bag = None
     if not isinstance(bag, dict):
