@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loop_parts import make, simulate
+from loop_parts import make, simulate, spring_specimen
 from messages import naming
 
 from rths_nodes.analysis.stability.crossings import PER_DECADE, growing_motions, ratio_limit, settle
@@ -27,7 +27,6 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.structure import transition
 
 INTEGRATORS: dict[str, dict[str, Any]] = {
@@ -418,7 +417,7 @@ OFFSETS = np.linspace(0.0, 1.0, 11)
 def oscillators(omega: Array, growth: Array) -> ContinuousLoop:
     """Independent unit masses on springs under test with roots ``growth`` +- j ``omega``, rig without delay."""
     one = np.eye(len(omega))
-    springs = tuple(SmallSpecimen.spring(float(stiffness)) for stiffness in omega**2 + growth**2)
+    springs = tuple(spring_specimen(float(stiffness)) for stiffness in omega**2 + growth**2)
 
     def undelayed(w: Array) -> Array:
         return taps(w, [1.0], [0.0])
