@@ -84,7 +84,7 @@ def settle(loop: Loop, motion: complex, **state: float) -> complex:
 
 def folded(loop: Loop, motion: complex) -> complex:
     """Return the alias of ``motion`` (rad/s) below the Nyquist frequency of a sampled loop."""
-    if not loop.sampled:
+    if not isinstance(loop, SampledLoop):
         return motion
     turn = 2.0 * loop.highest
     return complex(motion.real, (motion.imag + loop.highest) % turn - loop.highest)

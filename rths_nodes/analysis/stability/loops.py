@@ -312,7 +312,6 @@ class ContinuousLoop(WholeStructure):
     dt: float
     transport: float = 0.0
 
-    sampled = False
     finest = 1e-13
     force_loops: ClassVar[tuple[ForceLoop, ...]] = ()
 
@@ -494,7 +493,6 @@ class SampledLoop:
     separate: bool = True
     force_loops: tuple[ForceLoop, ...] = ()
 
-    sampled = True
     finest = 1e-10
 
     @cached_property
