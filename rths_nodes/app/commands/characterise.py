@@ -11,18 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rths_nodes.analysis.identification.experiments import (
-    RAMP,
-    SETTLING,
-    Cycles,
-    Cyclic,
-    Equivalent,
-    at_small,
-    cycled,
-    cyclic,
-    equivalent,
-    loaded_at,
-)
+from rths_nodes.analysis.identification import experiments
+from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycles, Cyclic, Equivalent, loaded_at
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import identification
@@ -86,7 +76,7 @@ def run(options: arguments.Options, scenario: Scenario, figure: Path | None) -> 
         results = read(options.from_, scenario if out else None)
     else:
         results = conducted(_planned(options, scenario), options.record, terminal.progress)
-    alike = {axis: equivalent(tests) for axis, tests in results.items()}
+    alike = {axis: experiments.equivalent(tests) for axis, tests in results.items()}
     axes = {
         axis: {"tests": [_plain(test) for test in tests], "equivalent": asdict(alike[axis])}
         for axis, tests in results.items()
@@ -175,7 +165,9 @@ def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles])
     moved_axes = list(scenario.moved_axes)
     cautious = sorted(cycle_plans, key=lambda cycles: (cycles.amplitude, cycles.frequency))
     return [
-        (axis, cycles, cycled(scenario, moved_axes.index(axis), cycles)) for axis in axes for cycles in cautious
+        (axis, cycles, experiments.cycled(scenario, moved_axes.index(axis), cycles))
+        for axis in axes
+        for cycles in cautious
     ]
 
 
@@ -250,7 +242,7 @@ def _evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
     )
     force = run.force[inside, column]
     try:
-        return cyclic(command, displacement, force, dt, cycles.frequency, cycles.cycles)
+        return experiments.cyclic(command, displacement, force, dt, cycles.frequency, cycles.cycles)
     except ValueError as error:
         raise ConfigError(f"{axis}: {cycles.frequency:g} Hz, {cycles.amplitude:g} m: {error}") from None
 
@@ -292,7 +284,7 @@ def section_of(
 
 def _section_of(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> dict[str, object]:
     try:
-        small = at_small(tests)
+        small = experiments.at_small(tests)
     except ValueError as error:
         raise ConfigError(f"--out: axes.{axis}: {error}") from None
     rows = [

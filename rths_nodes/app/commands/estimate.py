@@ -8,15 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rths_nodes.analysis.identification.from_recording import (
-    UNCERTAINTY,
-    Estimate,
-    Followed,
-    copy_for,
-    estimate,
-    follow,
-    usable,
-)
+from rths_nodes.analysis.identification import from_recording
+from rths_nodes.analysis.identification.from_recording import Estimate, Followed, estimate, usable
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT, plain, shown
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies.prediction import CHANGED, MEASURED, Prediction, predict, reproduced
@@ -136,13 +129,13 @@ def _updating(options: arguments.Options, recording: Run, figure: Path | None) -
     if options.axis is None and len(recording.axes) > 1:
         raise ConfigError(f"--axis: missing; must be one of {', '.join(recording.axes)}")
     axis = options.axis or recording.axes[0]
-    result = follow(
+    result = from_recording.follow(
         recording,
         axis,
-        copy_for(recording, axis, options.model, values, opened),
+        from_recording.copy_for(recording, axis, options.model, values, opened),
         options.law or "ukf",
         options.noise,
-        UNCERTAINTY if options.uncertainty is None else options.uncertainty,
+        from_recording.UNCERTAINTY if options.uncertainty is None else options.uncertainty,
         options.begin,
         options.end,
     )

@@ -17,13 +17,7 @@ import numpy as np
 
 from rths_nodes.analysis.identification import frequency_responses
 from rths_nodes.analysis.identification.experiments import TAPER, Noise, driven, loaded_at
-from rths_nodes.analysis.identification.frequency_responses import (
-    Experiment,
-    Identified,
-    Orders,
-    frequency_response,
-    identify,
-)
+from rths_nodes.analysis.identification.frequency_responses import Experiment, Identified, Orders
 from rths_nodes.analysis.published_indices import axes_of, reference_displacement
 from rths_nodes.analysis.units import MM
 from rths_nodes.app import hosts
@@ -146,17 +140,18 @@ def fit(
     shortest = min(len(experiment.command) for experiment in experiments) * scenario.dt
     finest = max(FINEST, LINES / shortest) if resolution is None else resolution
     try:
-        responses = frequency_response(experiments, scenario.dt, finest, band)
+        responses = frequency_responses.frequency_response(experiments, scenario.dt, finest, band)
     except ValueError as error:
         raise ConfigError(f"{scenario.name}: the responses cannot be computed ({error})") from None
     dt, ramp, declared = scenario.dt, _on_ramps(scenario), scenario.transport_samples * scenario.dt
     with within(scenario.name):
-        identified = identify(responses, dt, ramp, orders, declared if how == DECLARED else None)
+        delay = declared if how == DECLARED else None
+        identified = frequency_responses.identify(responses, dt, ramp, orders, delay)
         least, most = identified.delay_range
         near = min(least, identified.delay - 0.5 * dt) <= declared <= max(most, identified.delay + 0.5 * dt)
         if how is None and (near or not identified.explained):
             with suppress(ConfigError):
-                fixed = identify(responses, dt, ramp, orders, declared)
+                fixed = frequency_responses.identify(responses, dt, ramp, orders, declared)
                 identified = fixed._replace(delay_range=identified.delay_range, explained=identified.explained)
     text = f"rths identify {scenario.name}: {source}; {band[0]:g} to {band[1]:g} Hz"
     # a held command acts half a sample early, but not before it is sent
