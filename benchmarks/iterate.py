@@ -23,8 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import rths_nodes
-from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Rule
-from rths_nodes.analysis.iteration.corrections import RELAXATIONS, Settings
+from rths_nodes.analysis.iteration.corrections import HISTORY, RELAXATIONS, TRACKING, Settings
 from rths_nodes.app.commands.iterate import Iteration, iterate
 from rths_nodes.app.studies import study
 from rths_nodes.app.studies.engine import Where
@@ -107,7 +106,9 @@ def by_relaxation(engine: str) -> None:
                 overrides = [UNCOMPENSATED, f"port.transport_samples={delay}"]
                 overrides += [f"structure.experimental_stiffness=[[{share * STIFFNESS}]]"]
                 overrides += [f"axes.story.specimen.stiffness={SOFT * share * STIFFNESS}"]
-                result = iterated(files.load(OSCILLATOR, overrides), Settings(HISTORY, Rule(10), name), engine)
+                result = iterated(
+                    files.load(OSCILLATOR, overrides), Settings(HISTORY, 10, relaxation=name), engine
+                )
                 cells.append(f"{len(result.rows)}" if result.verdict == "converged" else "-")
             print(f"| {share:g} | " + " | ".join(cells) + " |", flush=True)
 

@@ -93,14 +93,14 @@ LAYERS = {
     ),
     "recording": (
         ("run", "records", "tables"),
-        ("columns", "plain"),
+        ("plain",),
         ("procedure", "commissioning", "signatures"),
         ("bag",),
         ("sink", "reading"),
     ),
     "analysis": (
         (
-            *("units", "linear_reference", "stability", "histories", "energy"),
+            *("units", "stability", "histories"),
             *("response_errors", "published_indices", "identification"),
         ),
         ("cautions", "study_table", "share_of_structure", "overlay"),
@@ -267,7 +267,7 @@ def test_members_of_family_are_in_its_room() -> None:
         ("recording/bag.py", "from rths_nodes.ros import names"),
         ("recording/bag.py", "import matplotlib.pyplot"),
         ("analysis/report/document.py", "import matplotlib"),
-        ("analysis/energy.py", "import jinja2"),
+        ("analysis/histories.py", "import jinja2"),
         ("analysis/report/document.py", "import rclpy"),
         ("app/cli.py", "import rclpy"),
     ],

@@ -24,7 +24,7 @@ from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.models import file as model_file
+from rths_nodes.mechanics import loading_model
 from rths_nodes.recording import commissioning, procedure, signatures
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,7 +108,7 @@ def layouts() -> dict[str, int]:
     versions = {
         "scenario file": int(declared(Scenario)["version"].at_most or 0),
         "rig file": int(declared(RigFile)["version"].at_most or 0),
-        "model of a rig": model_file.VERSION,
+        "model of a rig": loading_model.VERSION,
         "record of a procedure": procedure.VERSION,
         "commissioning of a rig": commissioning.VERSION,
         "signatures for cautions": signatures.VERSION,

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis import energy
-from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.histories import Evaluation, absolute_acceleration
 from rths_nodes.core.errors import Problems
 from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
@@ -56,7 +55,7 @@ class Aligned:
 
     def acceleration(self) -> Array:
         """Return the absolute acceleration, ``(m, n_dof)`` m/s^2. Raises ConfigError if it cannot be computed."""
-        return energy.absolute_acceleration(self.of)[self.first_step :]
+        return absolute_acceleration(self.of)[self.first_step :]
 
     def histories(self) -> dict[str, tuple[Array, Array, str]]:
         """Return times, values ``(n,)`` and SI unit of each compared history, by name."""

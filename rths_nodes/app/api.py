@@ -34,16 +34,15 @@ from rths_nodes.loop.options import AUTO, EMBEDDED
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.files import Overrides, Source, with_case
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.models.file import LoadingModel, save
+from rths_nodes.mechanics.loading_model import LoadingModel, save
 from rths_nodes.recording import run as recordings
 from rths_nodes.recording.reading import read_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from rths_nodes.analysis.identification.estimate import Estimate
-    from rths_nodes.analysis.identification.frequency_responses import Fit
-    from rths_nodes.analysis.identification.output_error import Identified
+    from rths_nodes.analysis.identification.frequency_responses import Fit, Identified
+    from rths_nodes.analysis.identification.from_recording import Estimate
     from rths_nodes.analysis.stability.judgement import Judgement
     from rths_nodes.app.studies.scoreboard import Scoreboard
 
@@ -316,7 +315,7 @@ def estimate(
     >>> rths_nodes.estimate(test, set="compensator.type=none").indices["predicted"]["story_1"]["delay_s"] > 0.025
     True
     """
-    from rths_nodes.analysis.identification.estimate import estimate as estimated
+    from rths_nodes.analysis.identification.from_recording import estimate as estimated
 
     test = recording if isinstance(recording, recordings.Run) else read_run(recording)
     if set is None:

@@ -19,8 +19,7 @@ from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import integer, number, params, vector
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.sparse import is_sparse
-from rths_nodes.mechanics.structure import combined, transition
+from rths_nodes.mechanics.structure import combined, is_sparse, transition
 
 TABLE = {
     "clipped_optimal": ":ClippedOptimal",

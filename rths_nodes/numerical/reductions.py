@@ -24,8 +24,16 @@ from rths_nodes.core.kernels import Function
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.protocols import Reduction, Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.sparse import Matrix, NotDefinite, dense, inverse, is_sparse
-from rths_nodes.mechanics.structure import combined, combined_load, massless
+from rths_nodes.mechanics.structure import (
+    Matrix,
+    NotDefinite,
+    combined,
+    combined_load,
+    dense,
+    inverse,
+    is_sparse,
+    massless,
+)
 from rths_nodes.numerical.structures.damping import some_modes
 from rths_nodes.numerical.structures.restoring_forces import LinearRestoringForce, is_linear
 from rths_nodes.numerical.vectors import LARGE, SEVERAL, Operand
@@ -162,7 +170,7 @@ class Energies:
     """Computes energies of a large model at each step: input, kinetic, strain and damping, J.
 
     The trapezoidal rule integrates each term of M a + C v + r + r_e = F over the displacement, as in
-    ``analysis/energy.py``.
+    ``analysis/histories.py``.
     """
 
     def __init__(self, structure: Structure) -> None:

@@ -19,7 +19,7 @@ import rths_nodes
 from rths_nodes.analysis.figures.drawing import Drawing, Recordings, save
 from rths_nodes.analysis.figures.histories import copies, copies_in_shadow
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.identification.updating import copy_for, follow
+from rths_nodes.analysis.identification.from_recording import copy_for, follow
 from rths_nodes.analysis.report.document import remarks
 from rths_nodes.analysis.stability.judgement import is_stable, judge, refuse_unstable, unstable_corners
 from rths_nodes.core import registry
@@ -455,7 +455,7 @@ def test_slipping_rubber_is_unexplained_by_kelvin_voigt() -> None:
     assert result.unexplained.any()
     assert result.identified == (False, False)
     assert mentions(result.counts, "model", "explain")
-    assert (result.released >= result.lower).all()
+    assert (result.released >= result.copy.initial * result.copy.lower).all()
 
 
 def test_flagged_samples_and_other_times_are_excluded() -> None:

@@ -217,7 +217,7 @@ def histories_of(loop: Loop) -> str:
     collector = Collector(loop.assembly.scenario, loop.assembly.names)
     outcome = loop.run([collector])
     assert outcome.state.name == "FINISHED", outcome.reason
-    run = collector.run({}, {}, {})
+    run = collector.run()
     return digest_of(getattr(run, name) for name in HISTORIES)
 
 

@@ -16,8 +16,7 @@ from messages import mentions, naming
 from minimal_components import data_of
 from written_history import written_history
 
-from rths_nodes.analysis.energy import energies
-from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.histories import Evaluation, energies
 from rths_nodes.analysis.report import tables
 from rths_nodes.analysis.report.document import render
 from rths_nodes.analysis.response_errors import response_errors

@@ -43,7 +43,7 @@ def embedded(scenario, port=None):
     loop = Loop(Assembly(scenario, port))
     collector = Collector(scenario, loop.assembly.names)
     loop.run([collector])
-    return collector.run({}, {}, {})
+    return collector.run()
 
 
 def test_full_procedure_enters_every_state(walk):

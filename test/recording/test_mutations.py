@@ -38,8 +38,7 @@ from rths_nodes.core.resources import resource
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision import monitor
-from rths_nodes.mechanics import history
-from rths_nodes.mechanics.models import file as model_file
+from rths_nodes.mechanics import history, loading_model
 from rths_nodes.numerical.structures import matrices
 from rths_nodes.recording import bag, commissioning, procedure
 
@@ -282,7 +281,7 @@ KINDS: dict[str, Kind] = {
     "law_of_matlab": Kind(
         lambda path: io.savemat(path, {key: np.array(rows) for key, rows in LAW.items()}), law, "f.mat"
     ),
-    "model": Kind(as_yaml(MODEL), model_file.load),
+    "model": Kind(as_yaml(MODEL), loading_model.load),
     "fmu": Kind(lambda path: shutil.copy(fmus.frame(), path), fmu, "file.fmu"),
     "matrix": matrix(lambda path: np.savetxt(path, stiffness(), delimiter=","), "file.csv"),
     "matrix_market": matrix(packed_matrix, "file.mtx.gz"),

@@ -15,7 +15,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 from scipy.linalg.blas import dtbsv  # scipy.signal has filters, too, but takes half a second to import
 
-from rths_nodes.analysis.energy import energies, experimental_force, ground_acceleration
 from rths_nodes.analysis.figures.drawing import (
     BAND,
     DASHES,
@@ -36,8 +35,17 @@ from rths_nodes.analysis.figures.drawing import (
     styled,
     suffix_of,
 )
-from rths_nodes.analysis.histories import STILL, Evaluation, Indices, largest, strongest
-from rths_nodes.analysis.identification.updating import Followed
+from rths_nodes.analysis.histories import (
+    STILL,
+    Evaluation,
+    Indices,
+    energies,
+    experimental_force,
+    ground_acceleration,
+    largest,
+    strongest,
+)
+from rths_nodes.analysis.identification.from_recording import Followed
 from rths_nodes.analysis.overlay import Aligned, on_times
 from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.analysis.units import (
@@ -716,14 +724,14 @@ def _innovation(base: Base, values: Array) -> Row:
 
 def copies_in_shadow(followed: Followed, run: Run) -> Drawing:
     figure, base = Drawing(), Base("updating", followed.time)
-    heading = f"copy of {followed.axis} in shadow, model {followed.model}, law {followed.law}"
+    heading = f"copy of {followed.axis} in shadow, model {followed.copy.model}, law {followed.law}"
     figure.heading = f"{run.scenario.name}: {heading}"
-    shares = np.stack((followed.estimate, followed.deviation, followed.released), axis=1) / followed.initial
+    shares = np.stack((followed.estimate, followed.deviation, followed.released), axis=1) / followed.copy.initial
     names = [
         f"{name}{'' if identified else ', not identified'}"
-        for name, identified in zip(followed.names, followed.identified, strict=True)
+        for name, identified in zip(followed.copy.names, followed.identified, strict=True)
     ]
-    bounds = followed.lower / followed.initial, followed.upper / followed.initial
+    bounds = followed.copy.lower, followed.copy.upper
     rows = _parameters(base, names, shares, bounds, "copies would have")
     looks: dict[str, Look] = {
         "measured": {"color": FAINT, "lw": 1.8},

@@ -32,8 +32,7 @@ from rths_nodes.analysis.overlay import Aligned
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.analysis.units import COLUMN, PAPER, STYLES, check_width
 from rths_nodes.core.errors import unknown
-from rths_nodes.recording.columns import History, samples_of, steps_of
-from rths_nodes.recording.run import Run
+from rths_nodes.recording.run import History, Run, samples_of, steps_of
 
 UNITS = {"m": (1e3, "mm"), "N": (1e-3, "kN"), "m/s^2": (1.0, "m/s²"), "1": (1.0, "")}
 TRACKING, ERROR, LOOPS = "tracking", "error", "hysteresis"

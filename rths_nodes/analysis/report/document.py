@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from rths_nodes.analysis import energy, figures
+from rths_nodes.analysis import figures
 from rths_nodes.analysis.figures import studies as study_figures
 from rths_nodes.analysis.figures.drawing import Recordings, on_page
-from rths_nodes.analysis.histories import Evaluation, largest
+from rths_nodes.analysis.histories import Evaluation, ground_acceleration, largest
 from rths_nodes.analysis.index_definitions import definitions
 from rths_nodes.analysis.overlay import Aligned, Difference, check, differences
 from rths_nodes.analysis.report import procedure, tables
@@ -138,7 +138,7 @@ def _excitation(evaluation: Evaluation) -> str:
         units = [row.unit.split(" or ")[-1 if prescribed else 0].strip("-").replace("^2", "²") for row in numbers]
         pairs = zip(numbers, units, strict=True)
         description += [f"{row.name} {data[row.name]:g} {unit}".rstrip() for row, unit in pairs]
-    acceleration = partial(energy.ground_acceleration, evaluation)
+    acceleration = partial(ground_acceleration, evaluation)
     peak = largest(evaluation.or_left_out("peak of the excitation", acceleration, np.zeros(0)))
     if peak > 0.0:
         description.append(f"peak {peak:.3g} m/s²{'' if run.outcome == 'finished' else ' up to the stop'}")

@@ -46,7 +46,7 @@ from rths_nodes.loop.stages.command import PATIENCE
 from rths_nodes.loop.supervision.bridges import SHARPEST
 from rths_nodes.loop.supervision.safe_stop import braking_time, excess_travel
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.mechanics.models import file as model_file
+from rths_nodes.mechanics import loading_model
 from rths_nodes.numerical.ground_motions import readers
 from rths_nodes.numerical.ground_motions.record import LARGEST_RECORD, Record
 from rths_nodes.numerical.reductions import FREQUENCIES, Reduced, differences
@@ -578,7 +578,7 @@ def _columns(path: Path) -> str:
 
 
 def _model(path: Path) -> str:
-    model = model_file.load(path)
+    model = loading_model.load(path)
     return f"axes {', '.join(model.axes)}, identified at {model.servo_rate:g} Hz"
 
 
@@ -620,7 +620,7 @@ def _kinds() -> tuple[Kind, ...]:
         of_params("rig file", RigFile, _rig_file, "rths check SCENARIO --rig {}"),
         of_params("study", study.StudyFile, _study, "rths study {}"),
         of_params("columns of a file", exchange.Columns, _columns, "rths import FILE {} --record DIR"),
-        of_params("model of a rig", model_file.Content, _model, "--set compensator.model={}", "axes"),
+        of_params("model of a rig", loading_model.Content, _model, "--set compensator.model={}", "axes"),
         of_params("answers of an operator", answers.Answers, _answers, "rths test SCENARIO --answers {}"),
         of_record("record of a test", ProcedureRecord, _record, "rths report FOLDER"),
         of_record(

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rths_nodes.analysis.identification.estimate import discrete_model_spacing, estimate, first_order_alpha
 from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.identification.frequency_responses import Experiment, frequency_response
+from rths_nodes.analysis.identification.from_recording import discrete_model_spacing, estimate, first_order_alpha
 from rths_nodes.analysis.published_indices import heading
 from rths_nodes.analysis.study_table import HIGH, StudyTable, index_title, index_unit, percentile
 from rths_nodes.analysis.units import COLUMN, rounded
@@ -44,8 +44,7 @@ from rths_nodes.core.validation import to_data
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario.files import Overrides, pairs_in, pairs_of, replace, with_case
 from rths_nodes.loop.scenario.schema import Case, Scenario
-from rths_nodes.mechanics.models.file import LoadingModel, save
-from rths_nodes.mechanics.models.inverse import DERIVATIVES
+from rths_nodes.mechanics.loading_model import DERIVATIVES, LoadingModel, save
 
 if TYPE_CHECKING:
     import pandas

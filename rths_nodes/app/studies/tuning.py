@@ -324,8 +324,8 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
 
 def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
     """Return the number of the first unstable scenario (or None), and the first reason why one was not judged."""
-    from rths_nodes.analysis.stability.impulses import Impulses
     from rths_nodes.analysis.stability.judgement import is_stable
+    from rths_nodes.analysis.stability.loops import Impulses
 
     impulses: dict[str, Impulses] = {}
     unjudged = ""

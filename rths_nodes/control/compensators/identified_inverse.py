@@ -46,7 +46,7 @@ from rths_nodes.core.parameters import (
     vector,
 )
 from rths_nodes.core.samples import ROUNDING, Array
-from rths_nodes.mechanics.models import file, inverse
+from rths_nodes.mechanics import loading_model
 
 ORDER = 3
 
@@ -75,8 +75,10 @@ class IdentifiedInverse(PerAxis):
             "working directory",
             None,
         )
-        inverse: file.Feedforward | None = section(
-            file.Feedforward, "coefficients in place of a model file, with a row and a column for each axis", None
+        inverse: loading_model.Feedforward | None = section(
+            loading_model.Feedforward,
+            "coefficients in place of a model file, with a row and a column for each axis",
+            None,
         )
         order: int = integer(
             "order of the highest derivative that is used and learned", default=3, at_least=0, at_most=ORDER
@@ -125,7 +127,7 @@ class IdentifiedInverse(PerAxis):
                     "numbers, one for each derivative from 0 to order"
                 )
             if self.inverse is not None:
-                inverse.check_static(self.inverse.coefficients(f"{path}.inverse"), f"{path}.inverse")
+                loading_model.check_static(self.inverse.coefficients(f"{path}.inverse"), f"{path}.inverse")
 
         def spans(self) -> dict[str, float]:
             return {"lead": self.lead}
@@ -133,7 +135,7 @@ class IdentifiedInverse(PerAxis):
         def fits(self, test: TestContext) -> None:
             if self.model is None:
                 return
-            left_out = file.load(self.model, inverse_only=True).lead + test.transport
+            left_out = loading_model.load(self.model, inverse_only=True).lead + test.transport
             if abs(left_out) > 0.5 * test.dt:
                 raise ConfigError(
                     f"model = {show(self.model)}: the model omits {left_out:.4g} s of the transport, and this "
@@ -145,7 +147,7 @@ class IdentifiedInverse(PerAxis):
             if ramp_seen(test) not in ("linear", "hermite", ""):
                 cautions.append("the third derivative of the target jumps with this ramp; set ramp.type = hermite")
             if self.model is not None:
-                cautions += file.load(self.model, inverse_only=True).cautions(test.axes, test.servo_rate)
+                cautions += loading_model.load(self.model, inverse_only=True).cautions(test.axes, test.servo_rate)
             return cautions
 
         def remarks(self, state: Mapping[str, float]) -> list[str]:
@@ -174,7 +176,7 @@ class IdentifiedInverse(PerAxis):
         places = np.ndindex(count, n, n)
         names = [f"c{power}[{i}]" if n == 1 else f"c{power}_of_{j + 1}[{i}]" for power, i, j in places]
         self.state_units: Mapping[str, str] = {
-            name.partition("[")[0]: inverse.UNITS[index // n**2] for index, name in enumerate(names)
+            name.partition("[")[0]: loading_model.UNITS[index // n**2] for index, name in enumerate(names)
         }
         if params.learning:
             self.state_units |= {f"sigma_{name}": unit for name, unit in self.state_units.items()}
@@ -204,8 +206,8 @@ class IdentifiedInverse(PerAxis):
         """
         count, n, _ = self._identified.shape
         nothing = np.zeros((ORDER + 1 - count, n, n))  # room for the products of lead and coefficients
-        ahead = inverse.ahead(np.concatenate([self._identified, nothing]), self._p.lead)
-        response = inverse.inverse_response(ahead, 1j * np.asarray(omega))
+        ahead = loading_model.ahead(np.concatenate([self._identified, nothing]), self._p.lead)
+        response = loading_model.inverse_response(ahead, 1j * np.asarray(omega))
         return response[:, 0, 0] if n == 1 else response
 
     def state(self) -> list[float]:
@@ -224,5 +226,5 @@ def identified_by(params: AnyParams) -> Array:
     if params.inverse is not None:
         coefficients: Array = params.inverse.coefficients("compensator.inverse")
     else:
-        coefficients = file.load(params.model, inverse_only=True).feedforward
+        coefficients = loading_model.load(params.model, inverse_only=True).feedforward
     return coefficients[: params.order + 1]

@@ -30,10 +30,9 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.parameters import AnyParams, TestContext, check_one_of, flag, number, params, path, section
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.models import inverse
-from rths_nodes.mechanics.models.coupled_rig import RigConstants, feedforward
-from rths_nodes.mechanics.models.file import LoadingModel, load
-from rths_nodes.mechanics.models.inverse import DERIVATIVES, StateSpace
+from rths_nodes.mechanics import loading_model
+from rths_nodes.mechanics.coupled_rig import RigConstants, feedforward
+from rths_nodes.mechanics.loading_model import DERIVATIVES, LoadingModel, StateSpace, load
 from rths_nodes.mechanics.structure import transition
 
 
@@ -155,7 +154,7 @@ def loop_radius(plant: StateSpace, controller: DeviationController, dt: float, l
 @params
 class Known(RigConstants):
     def validate(self, path: str) -> None:
-        inverse.check(self.coefficients(path), path)
+        loading_model.check(self.coefficients(path), path)
 
     def coefficients(self, path: str) -> Array:
         return feedforward(self.model(path))
@@ -182,7 +181,7 @@ def constants(params: ModelBased.Params, dt: float) -> Constants:
     if params.feedback is not None:
         plant, coupled = model.plant(), params.coupled
         feedback = deviation_controller(plant, params.feedback, coupled, dt, lead, model.origin).constants
-    matrix = np.hstack(list(inverse.ahead(feedforward_of(params, model), lead)))
+    matrix = np.hstack(list(loading_model.ahead(feedforward_of(params, model), lead)))
     return Constants(dt, np.asfortranarray(matrix), feedback)
 
 
@@ -287,7 +286,9 @@ class ModelBased(PerAxis):
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Return feedforward / target at ``omega`` (rad/s), ``(n, n_axes, n_axes)``, for exact derivatives."""
-        return inverse.inverse_response(inverse.ahead(self.feedforward, self.lead), 1j * np.asarray(omega))
+        return loading_model.inverse_response(
+            loading_model.ahead(self.feedforward, self.lead), 1j * np.asarray(omega)
+        )
 
 
 def model_of(params: AnyParams) -> LoadingModel:
@@ -297,7 +298,7 @@ def model_of(params: AnyParams) -> LoadingModel:
 
 
 def feedforward_of(params: ModelBased.Params, model: LoadingModel) -> Array:
-    return model.feedforward if params.coupled else inverse.diagonal(model.feedforward)
+    return model.feedforward if params.coupled else loading_model.diagonal(model.feedforward)
 
 
 def lead_of(params: ModelBased.Params, model: LoadingModel) -> float:

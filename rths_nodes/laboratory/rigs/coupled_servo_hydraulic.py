@@ -23,7 +23,7 @@ from rths_nodes.laboratory.rigs.linear_with_specimen import (
     step_of,
     substeps_of,
 )
-from rths_nodes.mechanics.models.coupled_rig import RigConstants, force_input, state_space
+from rths_nodes.mechanics.coupled_rig import RigConstants, force_input, state_space
 
 
 class CoupledServoHydraulic(Rig):

@@ -23,8 +23,7 @@ from rths_nodes.laboratory.force_control import NODES, ForceLoops
 from rths_nodes.laboratory.ports.wrappers import CalibratedPort, NamedPort, force_controlled, force_corrected
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies
-from rths_nodes.mechanics.sparse import is_sparse
-from rths_nodes.mechanics.structure import combined_load
+from rths_nodes.mechanics.structure import combined_load, is_sparse
 from rths_nodes.numerical.reductions import (
     GroundForce,
     Observation,

@@ -34,8 +34,7 @@ from rths_nodes.core.kernels import Kernel, copied
 from rths_nodes.core.parameters import AnyParams, number, params
 from rths_nodes.core.protocols import Integrator, StepMatrices, Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.sparse import Inverse, Matrix, is_definite, is_sparse
-from rths_nodes.mechanics.structure import massless, numbered
+from rths_nodes.mechanics.structure import Inverse, Matrix, is_definite, is_sparse, massless, numbered
 from rths_nodes.numerical.structures.restoring_forces import Change, Force, Law, Lawful, law_of
 from rths_nodes.numerical.vectors import LARGE, ONE, Loads, Multiplier, Operand, Vector, Vectors, vectors_of
 

@@ -34,7 +34,7 @@ from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.monitor import Corridor
-from rths_nodes.mechanics.models.file import LoadingModel, save
+from rths_nodes.mechanics.loading_model import LoadingModel, save
 from rths_nodes.numerical.ground_motions import record as published
 from rths_nodes.procedure.machine import ActRefused
 from rths_nodes.recording import procedure

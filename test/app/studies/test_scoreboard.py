@@ -20,8 +20,8 @@ from minimal_components import ConstantDelay
 
 from rths_nodes.analysis.published_indices import heading
 from rths_nodes.analysis.response_errors import whole_response
-from rths_nodes.analysis.stability.impulses import Impulses
 from rths_nodes.analysis.stability.judgement import is_stable
+from rths_nodes.analysis.stability.loops import Impulses
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import terminal
