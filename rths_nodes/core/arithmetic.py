@@ -143,7 +143,7 @@ def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
 def groups(
     like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array | Numbers
 ) -> Sequence[Sequence[float]]:
-    """Return the :func:`matvec` product, split into ``len(like)`` equal lists. Compiled code returns tuples."""
+    """Return the :func:`matvec` product as ``len(like)`` lists of equal length. Compiled code returns tuples."""
     return matvec(matrix, np.asarray(vector)).reshape(len(like), -1).tolist()
 
 

@@ -2,9 +2,9 @@
 """Guard of a model process: ``python child_program.py PROGRAM TASK``, with the task as JSON.
 
 The guard forks, and the child runs the Python file ``PROGRAM``. Processes of the model become children of the
-guard when their parent ends, whatever their session (``PR_SET_CHILD_SUBREAPER``). The guard kills all of them when
-the model ends, when its own parent ends, or on SIGTERM. Then the guard exits with the status of the model. This
-file imports nothing from the package.
+guard when their parent ends, whatever their session (``PR_SET_CHILD_SUBREAPER``). The guard kills these processes
+when the model ends, when the parent of the guard ends, or on SIGTERM. Then the guard exits with the status of the
+model. This file imports nothing from the package.
 """
 
 from __future__ import annotations

@@ -45,17 +45,17 @@ PROBED = 1e-3
 
 Output = Callable[[Any], object]
 Check = Callable[[tuple[Any, ...], Any], str]
-"""Function of arguments and result of a call that returns a problem, or an empty string."""
+"""Function ``check(arguments, result)`` of a call; returns a problem, or an empty string."""
 AFTER_STATE: Output = itemgetter(1)
 
 
 class Family(NamedTuple):
     """Members of a family of components, declared by ``protocol``, and checks of their results.
 
-    ``finite`` are the methods, and ``kernel`` the functions of a kernel, whose results must be finite if their
-    arguments are finite. The stages check ramp, setup and compensator. If ``kernel`` is None, kernels are not
-    guarded. ``shown`` are the attributes with the results of a ``step``: numbers for actuators, arrays for other
-    families. ``needed`` are the members that a class without a kernel must define, by default the abstract ones.
+    ``finite`` names the methods, and ``kernel`` the functions of a kernel, whose results must be finite for finite
+    arguments. The stages of the loop check ramp, setup and compensator. If ``kernel`` is None, kernels are not
+    guarded. ``shown`` names the attributes with the results of ``step``: numbers for actuators, otherwise arrays.
+    ``needed`` names the members that a class without a kernel must define, by default the abstract members.
     """
 
     protocol: Any
@@ -141,7 +141,7 @@ def guard_params(family: str, name: str, cls: type) -> None:
         function = unguarded(inspect.getattr_static(params, method))
         if inspect.isfunction(function) and package_of(function.__module__) != package_of(__name__):
             label = f"type = {name!r}" if method == "fits" else f"{family}.type = {name!r}"  # callers add a path
-            failure = ComponentError if method == "remarks" else ConfigError  # remarks follow the test
+            failure = ComponentError if method == "remarks" else ConfigError  # remarks are made after the test
             setattr(params, method, Guard(label, cls.__module__, failure).around(function))
 
 
@@ -207,7 +207,7 @@ def guarded(family: str, cls: type, name: str) -> Any:
 
 
 class Guard(NamedTuple):
-    """Reports errors in functions of a component as ``failure``, with its ``label``.
+    """Reports errors in functions of a component as ``failure``, with the component's ``label``.
 
     ``module`` is the module of the component's class. ``source`` is the ``step`` of the class attribute
     ``KERNEL``; None unless ``KERNEL`` is a :class:`Kernel`.
@@ -288,9 +288,9 @@ def _command(source: Function | None, step: Function) -> Check:
 
 
 def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
-    """Prefix ``text``, which begins with file and line, with the label of the component defined in this file.
+    """Prefix ``text``, which begins with file and line, with the label of the component defined in that file.
 
-    Return ``text`` unchanged if no guard of ``functions`` belongs to the file.
+    Return ``text`` unchanged if ``functions`` contains no guarded function of such a component.
     """
     guards = {vars(function)[GUARD] for function in functions if GUARD in vars(function)}
     modules = {guard.label: vars(sys.modules[guard.module]) for guard in guards if guard.module in sys.modules}

@@ -20,7 +20,7 @@ from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
 DAMPER_VOLTAGE = "damper_voltage [V]"
 DAMPER_DISPLACEMENT = "damper_displacement [m]"
 DAMPER_FORCE = "damper_force [N]"
-"""Channel of the measured damper force, which is positive if it resists a growing elongation."""
+"""Channel of the measured damper force. The force is positive if it resists a growing elongation."""
 
 
 def accelerations(count: int) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ def rows_of(motion: Motion | Target) -> Rows:
 class Component(ABC):
     Params: ClassVar[type]
     KERNEL: ClassVar[Any] = None
-    """Kernel (``core/kernels.py``) if it is the same for all parameters; otherwise None."""
+    """Kernel (``core/kernels.py``); None if the kernel depends on the parameters."""
 
     @classmethod
     def kernel_of(cls, params: AnyParams) -> Any:
@@ -102,8 +102,8 @@ class Setup(Component):
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
         """Return forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N at ``displacement`` ``(n_dof,)`` m.
 
-        Without ``takes_loads``, ``axis_forces`` omits the force axes. The displacement belongs to the Target of
-        the same step; another setup object may have moved the axes there.
+        Without ``takes_loads``, ``axis_forces`` omits the force axes. ``displacement`` belongs to the Target of
+        the same step; another setup object may have converted this Target.
         """
 
     @abstractmethod
@@ -133,7 +133,7 @@ class Setup(Component):
 
 
 class SetupKernel(NamedTuple):
-    """Holds the stateless functions of a setup, which take tuples of floats, or arrays elementwise."""
+    """Holds the stateless functions of a setup. Arguments are tuples of floats, or arrays elementwise."""
 
     constants: Function
     axes: Function
@@ -176,7 +176,7 @@ class SetupOfKernel(Setup):
 
 
 def functions_of(setup: Setup) -> tuple[Function, Function, object]:
-    """Return ``axes`` and ``forces`` of a setup, on floats, and the constants of both functions."""
+    """Return the functions ``axes`` and ``forces`` of a setup, on floats, and the constants of both functions."""
     if isinstance(setup, SetupOfKernel) and inherits(type(setup), SetupOfKernel, "moved", "felt"):
         axes, forces, constants, on_arrays = setup.bound()
         if not on_arrays:
@@ -238,7 +238,7 @@ class SemiActiveOfKernel(SemiActive):
 class ForceController(Component):
     """Converts the force target of one axis to the displacement command of its actuator, in plain floats.
 
-    Built with ``(params, dt)``, dt in s. The caller checks each command, and holds the axis if it is invalid.
+    Built with ``(params, dt)``, dt in s. The caller checks each command and holds the axis after an invalid one.
     """
 
     coupled_to: int | None = None
@@ -292,7 +292,7 @@ class Compensator(Component):
         """End the process of :meth:`open` after the test; may be called again, or without ``open``."""
 
     def rehearsed(self) -> Array:
-        """Compute trial commands and return their times, s; empty if this process computes the commands."""
+        """Compute trial commands; return the computing times, s. Empty if this process computes the commands."""
         return EMPTY
 
     @abstractmethod

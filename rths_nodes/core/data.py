@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 Data: TypeAlias = dict[str, Any]
-"""Numbers, texts, flags, lists and nested Data by name."""
+"""Mapping of names to numbers, strings, flags, lists and nested Data."""
 
 
 def plain(value: Any) -> Any:
-    """Convert numpy values, tuples, paths and DataFrames to numbers, lists, text and mappings of columns."""
+    """Convert numpy values, tuples, paths and DataFrames to numbers, lists, strings and mappings of columns."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return [plain(entry) for entry in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if hasattr(value, "to_records"):  # a pandas DataFrame; its index is a column if it has a name
+    if hasattr(value, "to_records"):  # a pandas DataFrame; a named index becomes a column
         index = {str(value.index.name): value.index.tolist()} if value.index.name else {}
         return index | {str(name): column.tolist() for name, column in value.items()}
     return value.tolist() if hasattr(value, "tolist") else value

@@ -2,7 +2,7 @@
 """Decay rates of a specimen's inner states, and the integration increments that these rates require.
 
 Explicit Runge-Kutta of fourth order is stable if decay rate times increment is below 2.785. Bouc-Wen states
-decay faster at a higher velocity, so that an increment for a slow test can be unstable in a fast test.
+decay faster at a higher velocity, so that an increment suited to a slow test can be unstable in a fast test.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def declared(params: object) -> Decay | None:
 
 def check_increments(decay: Decay, law: str, test: TestContext) -> None:
     """Raise ConfigError if a specimen needs too many increments per sample. The message begins with ``law``."""
-    if (limit := test.velocity_limit) is not None:  # a rig checks the velocities of its specimens
+    if (limit := test.velocity_limit) is not None:  # without a limit, the rig checks the velocities
         check_at(decay, law, limit, test.dt, constant=True)
 
 

@@ -45,7 +45,7 @@ class ComponentError(RuntimeError):
 
 
 class Stopped(Exception):
-    """A test on which a result depends has not finished; ``exit_code`` is the exit code of the test."""
+    """A test that a result requires has not finished; ``exit_code`` is the exit code of the test."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -95,7 +95,7 @@ def counted(count: float, noun: str) -> str:
 
 
 def printable(text: str, kept: str = "") -> str:
-    r"""Return ``text`` with escapes for all characters that are neither printable nor ``kept``.
+    r"""Return ``text`` with escapes for all characters that are neither printable nor in ``kept``.
 
     Terminal codes, line ends and marks of writing direction from other programs could otherwise change the
     displayed or recorded text.

@@ -6,7 +6,7 @@ Expressions are a subset of Python's arithmetic: numbers, quantities by name (``
 unit. Any other syntax is refused before compilation, so that an expression can neither loop nor access other data.
 Units are tracked, and incompatible sums are refused. Values are in SI units; undefined results are NaN.
 
-A unit is a product of named units, e.g. N/m and kN*mm. It has a factor to SI and powers of metre, kilogram, second
+A unit is a product of named units, e.g. N/m and kN*mm, with a factor to SI and powers of metre, kilogram, second
 and volt. Parameters of scenarios have fixed units.
 """
 
@@ -106,7 +106,7 @@ def unit_of(text: str) -> Unit:
 
 
 LONGEST, MOST_TERMS, LARGEST_EXPONENT = 500, 100, 4
-"""Largest number of characters and of parts in an expression, and largest exponent."""
+"""Most characters (``LONGEST``) and parts (``MOST_TERMS``) of an expression, and ``LARGEST_EXPONENT``."""
 
 
 def _sign(value: float) -> float:
@@ -127,7 +127,7 @@ Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
 
 
 class Expression:
-    """Evaluates ``text`` over the quantities ``names``, in ``unit``. Raises ValueError if ``text`` is invalid."""
+    """Evaluates ``text`` (in ``unit``) over the quantities ``names``. Raises ValueError if ``text`` is invalid."""
 
     def __init__(self, text: str, names: Names) -> None:
         self.text, self._names = text, names

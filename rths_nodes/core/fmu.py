@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """FMU in a scenario: its file, the values and roles of its variables, and its separate process.
 
-The file is an untrusted zip archive, which is checked before any file is written. It is refused if it is damaged,
-if it would fill the disk, or if the name of a member leads out of the target folder. Only the description, the
-binary of this platform and the resources are unpacked.
+The file is an untrusted zip archive, which is checked before any file is written. An archive is refused if it is
+damaged or would fill the disk, or if the name of a member leads out of the target folder. Only the description,
+the binary of this platform and the resources are unpacked.
 
 fmpy reads the description and checks it against the schema of the standard. Document types and entities are
 refused, because they could fill the memory or read other files.
@@ -68,12 +68,13 @@ LARGEST = sys.float_info.max
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
 
 UNDEFINED = re.compile(r'The unit "[^"]*" of variable ".*" \(line \d+\) is not defined\.')
-"""Problem found by fmpy that is ignored. :meth:`Description.factor` checks the units of all used variables."""
+"""Ignored problem reported by fmpy. :meth:`Description.factor` checks the units of all used variables."""
 
 INSTALL = "pip install fmpy"
 
 MOST_LISTED, MOST_PROBLEMS, MOST_CHARACTERS = 50, 4, 200
-"""Largest numbers of variables, of problems and of characters of a problem in messages."""
+"""Largest numbers in messages. ``MOST_LISTED``: variables. ``MOST_PROBLEMS``: problems. ``MOST_CHARACTERS``:
+characters of a problem."""
 
 RESOURCES = "resources/"
 
@@ -82,7 +83,7 @@ LARGEST_DESCRIPTION = 64 << 20
 """Largest size of the description, bytes. A hundred thousand variables take about 20 MB."""
 MOST_MEMBERS = 20_000
 LARGEST_DIRECTORY = 16 << 20
-"""Largest size of the directory at the end of the archive, bytes. A member takes a few hundred bytes."""
+"""Largest size of the directory at the end of the archive, bytes. An entry takes a few hundred bytes."""
 HIGHEST_RATIO = 100
 """Largest mean compression ratio. Text reaches 20, and deflated zeros reach 1032."""
 SMALL = 64 << 20
@@ -91,7 +92,7 @@ LARGEST_SHARE = 0.5
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
 
 END, LOCATOR, END_64 = 22, 20, 56
-"""Sizes of the end record of an archive without comment, and of the two zip64 records before it, bytes."""
+"""Sizes, bytes: end record of an archive without comment (``END``), and two zip64 records before it."""
 TAIL = END_64 + LOCATOR + END + (1 << 16)
 
 
@@ -173,7 +174,7 @@ class Description:
     def factor(self, path: str, variable: ScalarVariable, quantity: str, stated: object) -> float:
         """Return the factor to SI of ``variable``, from its declared unit, or else from the ``stated`` unit.
 
-        Raises ConfigError if the unit does not fit.
+        Raises ConfigError if the unit does not fit ``quantity``.
         """
         table, exponents = QUANTITIES[quantity]
         si, units = next(iter(table)), ", ".join(table)
@@ -278,7 +279,7 @@ def _plain(name: str) -> str:
 
 
 def directory_size(tail: bytes) -> int:
-    """Return the size of the directory from the last TAIL bytes of an archive; 0 if they have no end record."""
+    """Return the size of the directory from the last TAIL bytes of an archive; 0 without an end record."""
     plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
     end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
     if end < 0 or len(tail) < end + END:
@@ -452,7 +453,8 @@ LEAST_MEMORY = 1 << 30
 LOOK_S = 1.0
 
 FEW_STEPS, LARGEST_UNCHANGED = 20, 0.5
-"""Least number of steps for a warning about unchanged outputs, and largest share of such steps without one."""
+"""Limits for a warning about unchanged outputs. ``FEW_STEPS``: smallest number of steps with changed inputs.
+``LARGEST_UNCHANGED``: largest fraction of these steps without changed outputs that causes no warning."""
 
 log = logging.getLogger(__name__)
 
@@ -585,7 +587,7 @@ class FmuProcess:
         self.moved = False
         """True from the first step until the model is reset."""
         self.steps = self.unchanged = 0
-        """Number of steps with changed inputs, and number of such steps that changed no output."""
+        """``steps`` is the number of steps with changed inputs. ``unchanged`` of these changed no output."""
         self._fed = self._told = b""
         self._changed = False
 
@@ -675,7 +677,7 @@ class FmuProcess:
         self._within, self._due = within, time.monotonic() + within
 
     def answer(self, wait: float = 0.0) -> Array | None:
-        """Return the outputs in SI units; None after ``wait`` s. Raises RuntimeError for a failed or late step."""
+        """Return the outputs in SI units, or None if none arrive in ``wait`` s. Raises RuntimeError on failure."""
         assert self._channel is not None
         if wait:
             select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))

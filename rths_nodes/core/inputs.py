@@ -51,7 +51,7 @@ class Named:
         return str((folder / os.path.expanduser(self.path)).absolute())
 
     def _read(self) -> tuple[dict[str, bytes], str, str]:
-        """Return the contents of the file and its further files by path relative to their common folder.
+        """Return the contents of the file and of its further files, by path relative to their common folder.
 
         The second result is the path of the file itself, the third the hash of the contents.
         """
@@ -138,7 +138,7 @@ def replace_files_of(spec: Spec, data: dict[str, object], name: str, change: Cha
 
 
 def declarations_in(spec: Spec, data: Data) -> Mapping[str, Spec]:
-    """Return the declarations of the keys in a section; empty for an unknown type, which is refused later."""
+    """Return the declarations of the keys in a section; empty for an unknown type (refused later)."""
     if spec.kind in ("sections", "components"):
         return dict.fromkeys(data, Spec("section", "", None, family=spec.family, cls=spec.cls))
     if spec.cls is not None:

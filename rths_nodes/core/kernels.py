@@ -12,14 +12,14 @@ exceptions. Sample and step numbers (k, i, substep) are arguments, never state.
 Four rules make the C code bit-identical. Code that breaks a rule is refused with file and line, or fails
 ``test/test_kernels.py``:
 
-1. A step returns the arrays of its state, modified in place, or new arrays. No array moves within the state, and
-   a loop or a call gives no changed array a second name.
+1. A step returns the arrays of its state, modified in place, or new arrays. No array moves within the state.
+   Neither a loop nor a call gives a second name to a modified array.
 2. A name keeps its type and shape within a function.
 3. No list grows in a loop: use a comprehension or an array.
-4. A computed number indexes only an array or a short tuple.
+4. Only arrays and short tuples have computed indices.
 
 Arrays are arguments, not names of a module or a closure. A call passes all arguments. ``break`` and ``continue``
-need a loop over a range, or a while loop.
+are allowed in loops over a range and in while loops.
 
 A kernel that contains another kernel is made by a function of the inner kernel: ``adaptive(led)``. Nodes
 call kernels as plain Python; ``codegen/`` translates them to C unchanged.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declared limits of an axis: required limits, optional levels, and the braking distances that they imply.
+"""Declared limits of an axis: required limits, optional levels, and the resulting braking distances.
 
 ``loop/supervision`` checks both kinds of limits in SI units, in the coordinates of the actuator, without tare.
 
@@ -112,13 +112,13 @@ PREVIOUS = "previous"
 
 
 class AxisQuantity(NamedTuple):
-    """Describes a quantity of an axis: a ``reading``, or its difference from another or from the PREVIOUS reading.
+    """Describes a quantity of an axis: a ``reading``, less the reading ``minus`` or its PREVIOUS value.
 
     A difference in a unit per second is multiplied by the sampling rate. ``level`` is the class of the quantity's
     levels, or None if only expressions use the quantity. ``limit`` is the name of the limit of this quantity.
     ``noise`` is the sensor whose noise the quantity contains. If ``level`` is :class:`Disagreement`, the value of
     the auxiliary channel is subtracted. ``at_rest`` is true if the quantity may be non-zero at rest. ``in_metres``
-    is true if it is undefined for a force axis, whose commands are in N.
+    is true if the quantity is undefined for a force axis, whose commands are in N.
     """
 
     unit: str
@@ -310,7 +310,7 @@ class Limits:
         return self.force_rate is not None
 
     def validate(self, path: str) -> None:
-        """Raise ConfigError for a level above the limit of the same quantity, which would have no effect."""
+        """Raise ConfigError for a level without effect, i.e. above the limit of the same quantity."""
         for name, level in ({} if self.levels is None else self.levels.in_effect()).items():
             key = QUANTITIES[name].limit
             limit: float | None = getattr(self, key) if key else None

@@ -57,7 +57,7 @@ class Model:
     def build(self, step: str, argument: Callable[[], None]) -> None:
         """Call the function of the user's file that ``step`` names, e.g. ``build("model(rig)", rig)``.
 
-        Exceptions are reported with their line in this file. The file gets no command-line arguments.
+        Exceptions are reported with their line in the user's file. The file gets no command-line arguments.
         """
         path = self._path
         sys.argv = [str(path)]

@@ -6,8 +6,8 @@ declarations define the strict YAML check (``validation.from_data``), ROS parame
 params`` and the generated parameter pages.
 
 A ``Params`` class checks its own fields in ``validate``. Checks against the rest of the scenario belong to the
-other methods of :class:`ChecksScenario`, which receive a :class:`TestContext` and never the scenario itself. Each
-family has a class with the defaults of its optional attributes, which the registry adds to its components.
+other methods of :class:`ChecksScenario`, which receive a :class:`TestContext` and never the scenario itself. For
+each family, a class holds the defaults of optional attributes; the registry adds these to the components.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AnyParams: TypeAlias = Any
 
 class OfComponent:
     external: ClassVar[bool] = False
-    """True for a component with a socket, a process or a rig, which cannot be copied."""
+    """True if the component cannot be copied because of a socket, a process or a rig."""
     transport_in_lead: ClassVar[bool] = False
     SOURCES: ClassVar[tuple[str, ...]] = ()
     """Keys of the component's publications in ``config/references.bib``."""
@@ -157,9 +157,9 @@ def text(doc: str, default: object = attrs.NOTHING, choices: Iterable[str] = (),
 def path(
     doc: str, default: object = attrs.NOTHING, opens: str = "", runs: bool = False, columns: bool = False
 ) -> Field:
-    """Declare a file. In a scenario file its path is relative to that file, otherwise to the working directory.
+    """Declare a file. A path in a scenario file is relative to that file, otherwise to the working directory.
 
-    A file that ``runs`` is a program, which has all rights of the user. ``opens`` names the field that lists the
+    A file that ``runs`` is a program and has all rights of the user. ``opens`` names the field that lists the
     files opened by a Python program, relative to the program. These files, and imported modules below the
     program's folder, belong to the program. With ``columns``, a mapping of columns may replace the path in data.
     Recordings contain a copy of the file.
@@ -419,7 +419,7 @@ class OfPortParams(OfParams):
     stand_in: bool = False
     """True if the far end reports that nothing can move."""
     has_heartbeat: bool | None = None
-    """True if the far end stops the rig when the heartbeat ends; None: true for a port with ``drop_heartbeat``."""
+    """True if the far end stops the rig when the heartbeat ends; None: true if the port has ``drop_heartbeat``."""
 
 
 class OfIntegratorParams(OfParams):

@@ -175,7 +175,7 @@ class Integrator(Protocol):
         return ""
 
     def begin(self, experimental_force: Array) -> None:
-        """Send the force to an external part, which begins the next ``step``."""
+        """Send the force to an external part and thus begin the next ``step``."""
 
     def ready(self) -> bool:
         """Return whether ``step`` returns without blocking."""
@@ -200,7 +200,7 @@ class Integrator(Protocol):
         raise TypeError("this integrator does not support changes of a restoring force")
 
     def finish(self, experimental_force: Array) -> None:
-        """Receive the force at the last step, for which an external part may wait."""
+        """Receive the force at the last step. An external part may wait for this force."""
 
     def numbers(self) -> Data:
         """Return further results of the test for the recording, nested by name."""
@@ -251,7 +251,7 @@ class ReportedState:
 class Listener(Protocol):
     """Receives the states of an open session; sends no commands.
 
-    ``multiprocessing`` can pickle a listener with its socket, so that it can outlive the driving process.
+    ``multiprocessing`` can pickle a listener with its socket. The listener can thus outlive the driving process.
     """
 
     def states(self, seconds: float) -> list[ReportedState]:
@@ -362,12 +362,12 @@ class Readback(Protocol):
 
 
 def why_opened(port: Any, measured: Measurement) -> str:
-    """Return the reason why the interlock of ``port`` stops the rig; empty if it does not."""
+    """Return the reason why the interlock of ``port`` stops the rig, or an empty string."""
     return port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
 
 
 def why_failed(port: OfPort, hydraulics: int) -> str:
-    """Return the reason why the rig of ``port`` cannot continue or move; empty if it can."""
+    """Return the reason why the rig of ``port`` cannot continue or move, or an empty string."""
     if port.failure:
         return f"rig: {port.failure}"
     return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""

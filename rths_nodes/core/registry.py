@@ -43,7 +43,7 @@ FAMILIES: dict[str, str] = {
 """Family -> module with its ``TABLE``. Scenario sections have the names of the families."""
 
 
-# the added object, and the class made from it
+# (family, name) -> added object, and the component class made from this object
 _added: dict[tuple[str, str], tuple[object, Any]] = {}
 _SESSION = uuid.uuid4().hex
 
@@ -137,7 +137,7 @@ def added() -> list[tuple[str, object]]:
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return an identifier of this process and of added components in ``parts``; empty if there are none."""
+    """Return an identifier of this process and of the added components in ``parts``; empty without any."""
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -172,9 +172,9 @@ def load(family: str, name: object, path: str = "") -> Any:
 
 
 def description(family: str, name: str) -> str:
-    """Return the text that describes a component: ``ABOUT`` of its class, or else the summary of a docstring.
+    """Return the description of a component: ``ABOUT`` of its class, or else the summary of a docstring.
 
-    This is the docstring of the module, or of the class if components share the module.
+    The docstring of the module is used, or of the class if several components share the module.
     """
     component = load(family, name)
     if about := vars(component).get("ABOUT", ""):
@@ -191,7 +191,7 @@ def summary(documented: object) -> str:
 
 
 def class_of(family: str, built: AnyParams) -> Any:
-    """Return the class of the parameters ``built``. Raises ConfigError if it is missing or was redefined."""
+    """Return the class of the parameters ``built``. Raises ConfigError for a missing or redefined class."""
     if built.cannot_be_built:
         raise ConfigError(built.cannot_be_built)
     cls = load(family, type(built).type_name)

@@ -26,7 +26,7 @@ FLAG_TRIPPED = 8
 FLAG_SOFT_START = 16
 """Prescribed motion before the test. Compensators may adapt during this motion; indices exclude it."""
 FLAG_RESTING = 32
-"""Compensators do not adapt, because the motion is not informative during the fade-out of the soft start."""
+"""The soft start fades out. Compensators do not adapt, because this motion is not informative."""
 FLAG_SLOWED = 64
 """The rig returned from a pause more slowly than planned. The sample is invalid for a rate-dependent specimen."""
 FLAG_AT_BOUND = 128
@@ -35,8 +35,8 @@ FLAG_FROZEN = 256
 """The operator had frozen the updated model parameters (recordings of 0.9.0 only)."""
 
 MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD = 0, 1, 2, 3
-"""Modes in which the controller drives an axis. In force mode commands are in N. Only a Measurement may have the
-mode held: the axis rests at a displacement and accepts commands in N."""
+"""Control modes of an axis. In force mode commands are in N. Only a Measurement may have ``MODE_HELD``: the axis
+rests at a displacement and accepts commands in N."""
 HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, HYDRAULICS_LOW, HYDRAULICS_HIGH = 0, 1, 2, 3
 INTERLOCK_NOT_TOLD, INTERLOCK_CLOSED, INTERLOCK_OPEN = 0, 1, 2
 """States of the interlock. If the interlock is open, the rig has stopped by itself."""
@@ -98,8 +98,8 @@ class Target:
 class Command:
     """Command k: target (after ramp and setup) and command (after compensation), ``(n_axes,)`` m.
 
-    ``control_mode`` has one byte per axis, MODE_DISPLACEMENT or MODE_FORCE; if it is empty, all axes are in
-    displacement mode. In force mode target and command are in N.
+    ``control_mode`` has one byte per axis, MODE_DISPLACEMENT or MODE_FORCE; if there are no bytes, all axes
+    are in displacement mode. In force mode target and command are in N.
     """
 
     sample: int

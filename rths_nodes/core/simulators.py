@@ -59,7 +59,7 @@ class Specimen:
     KERNEL: ClassVar[SpecimenKernel | None] = None
     initial_state: tuple[float, ...]
     decay: Decay | None = None
-    """Decay of the inner states, which determines the increments per sample; ``Decay()`` without states."""
+    """Decay of the inner states, which determines the increments per sample. Without states: ``Decay()``."""
     mass: float = 0.0
     """Mass, kg. The actuator computes the inertial force of this mass."""
     felt: bool = True
@@ -91,7 +91,7 @@ class Specimen:
         return self._kernel.rate(self._constants, tuple(state), displacement, velocity)
 
     def bound(self) -> tuple[SpecimenKernel, object]:
-        """Return a kernel and its constants. The kernel calls ``force`` and ``rate`` of a class that has them."""
+        """Return a kernel and its constants. The kernel calls the class's own ``force`` and ``rate``, if any."""
         if inherits(type(self), Specimen, "force", "rate"):
             return self._kernel, self._constants
         return SPECIMEN_OBJECT, self
@@ -226,8 +226,8 @@ class Rig:
     def at_commands(cls, params: AnyParams) -> object | None:
         """Return parameters of a rig with the same specimen and ideal actuators.
 
-        Return None if the specimen cannot be separated from its actuators, or if its force depends on
-        acceleration.
+        Return None if the specimen cannot be separated from its actuators, or if the force of the specimen
+        depends on acceleration.
         """
         return None
 

@@ -64,7 +64,7 @@ class Reader:
 
         with warnings.catch_warnings():
             warnings.filterwarnings("error", "Duplicate variable name")
-            warnings.filterwarnings("ignore", 'Duplicate variable name "None"')  # objects
+            warnings.filterwarnings("ignore", 'Duplicate variable name "None"')  # MATLAB objects
             variables = loadmat(path)
         for name, value in variables.items():
             if isinstance(value, MatlabOpaque):

@@ -62,7 +62,7 @@ LONGEST_HEAD = 16 << 20
 class Contents(NamedTuple):
     """Holds real numbers and units by name, the reasons why other values are not read, and repeated columns.
 
-    ``repeated`` has the numbers of the columns, from 1, of each name that several columns have.
+    ``repeated`` maps each name shared by several columns to the numbers of these columns, from 1.
     """
 
     columns: dict[str, Array]
@@ -72,7 +72,7 @@ class Contents(NamedTuple):
 
 
 class Table:
-    """Provides a file's columns by name. Raises ConfigError if it is unreadable or exceeds ``most`` bytes."""
+    """Provides a file's columns by name. Raises ConfigError for an unreadable file or one above ``most`` bytes."""
 
     def __init__(self, path: Path, most: int = LARGEST) -> None:
         self.path = path
@@ -155,7 +155,7 @@ class Placed(Protocol):
     def read(self, table: Table, path: str) -> Array:
         """Return the column in SI units, ``(n,)``.
 
-        Raises ConfigError if the column is missing or invalid, or if the file states another unit.
+        Raises ConfigError if the column is missing or invalid, or if the file states a different unit.
         """
         ...
 

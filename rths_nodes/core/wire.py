@@ -45,7 +45,7 @@ _BEFORE = "rths_"
 
 
 def mark_of(run_id: str, salt: str = "") -> str:
-    """Return the mark of a run. ``salt`` makes the marks of replays, and of runs with the same name, different."""
+    """Return the mark of a run. ``salt`` distinguishes replays, and runs with the same name."""
     digest = hashlib.sha256(f"{run_id}\0{salt}".encode()).hexdigest()
     return _BEFORE + digest[: LENGTH - len(_BEFORE)]
 
@@ -53,8 +53,8 @@ def mark_of(run_id: str, salt: str = "") -> str:
 class RunMark:
     """Holds the mark of the run; ``mark`` is empty until the node knows the run.
 
-    ``field`` contains the bytes at ``FIELD_AT`` of every message of the run. Until the run is known, no message
-    contains these bytes.
+    ``field`` contains the bytes at ``FIELD_AT`` of every message of the run. Until the run is known, ``field`` is
+    a placeholder that matches no message.
     """
 
     def __init__(self, mark: str = "") -> None:
@@ -177,7 +177,7 @@ class Layout:
     def reader(self, make: Make[T]) -> Callable[[bytes], tuple[T, int]]:
         """Return a function that converts the bytes of a message to the result of ``make`` and the stamp in ns.
 
-        The function raises ValueError if layout or run differs. It caches its last result, because nodes of a
+        The function raises ValueError if layout or run differs. The last result is cached, because nodes of a
         process share messages.
         """
         last: tuple[bytes, tuple[T, int]] | None = None

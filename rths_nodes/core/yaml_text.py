@@ -189,7 +189,7 @@ def parse(source: str, origin: str) -> Any:
         with suppress(yaml.YAMLError):
             if not _DIFFERENT.search(source):
                 return yaml.load(source, _QUICK)
-        # PyYAML also repeats the error, so that messages do not depend on libyaml
+        # after an error PyYAML parses the text again, so that messages do not depend on libyaml
         return yaml.load(source, _Loader)
     except ConfigError as error:
         raise error.within(origin) from None
