@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile C texts with the machine's compiler, and keep the libraries in a folder of the user.
+"""Compile C texts with the machine's compiler, and store the libraries in a folder of the user.
 
 The file name of a library contains its hash and a key of its text, compiler, processor, flags and C library. A
 library is loaded only if the hash matches.
 
-The last bits of ``exp``, ``log``, ``pow``, ``sin``, ``cos`` and ``tanh`` depend on the C library. Their results
-must equal stored results, which are valid for glibc 2.28 or later on x86-64 and aarch64.
+The last bits of ``exp``, ``log``, ``pow``, ``sin``, ``cos`` and ``tanh`` depend on the C library. These functions
+must return the stored results, which are valid for glibc 2.28 or later on x86-64 and aarch64.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ CALLS = "#include <math.h>\n" + "".join(
     f"double of_{name}(double x) {{ return {name}(x{f', {EXPONENT}' if name == 'pow' else ''}); }}\n"
     for name in RESULTS
 )
-# gcc or clang refuses -march=native on other processors. The remaining options keep the bits: a fused multiply-add
-# rounds differently, gcc 12 rounds some statements differently when it merges them into vectors, and constant
-# folding may give other bits.
+# gcc or clang refuses -march=native on other processors. The remaining options make results bit-identical: a fused
+# multiply-add rounds differently, gcc 12 rounds some statements differently when it vectorizes them, and constant
+# folding may change the last bits.
 FLAGS = (
     *("-std=c99", "-fPIC", "-O3", "-fno-math-errno"),
     *(("-march=native",) if platform.machine() == "x86_64" else ()),
@@ -201,7 +201,7 @@ def check_private(directory: Path) -> None:
 
 @cache
 def check_elementary(tools: Toolchain) -> None:
-    """Raise Unbuilt if a function of the C library does not give exactly the stored results."""
+    """Raise Unbuilt if a function of the C library does not return exactly the stored results."""
     library = built(CALLS, tools)
     for name, expected in RESULTS.items():
         function = getattr(library.handle, f"of_{name}")

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Translate a kernel and the functions that it calls to a C program, build it, and call it with Python values.
 
-Each function becomes one static C function for each form of its arguments. The C function takes the numbers and
+Each function becomes one static C function per combination of argument types. The C function takes the numbers and
 arrays of the arguments, and a pointer for each result; a single number is returned by value. Integers and booleans
 of known value are constants in the text. A generated Python function passes all arguments to the entry point and
 assembles the result.
 
 ``FORMS`` lists functions of Python, the C library, numpy and ``core/arithmetic.py`` that have their own C form. A
-function of ``arithmetic`` is listed only if its Python form uses numpy or a list. Both forms return the same bits,
-because they sum in the same order.
+function of ``arithmetic`` is listed only if its Python form uses numpy or a list. The results are bit-identical,
+because both forms sum in the same order.
 """
 
 from __future__ import annotations
@@ -306,9 +306,9 @@ LONG = 200
 class Made:
     """Translated function.
 
-    ``arrays`` are the names of its array parameters. The function writes to the arrays in ``written``. A number or
-    an array of the result is a constant, an output parameter or a part of an array parameter. ``copied`` are the
-    array parameters of which the output parameters contain copies.
+    ``arrays`` are the names of the array parameters. The function writes to the arrays in ``written``. Each number
+    and array of the result is a constant, an output parameter or a part of an array parameter. ``copied`` are the
+    array parameters that are copied to output parameters.
     """
 
     name: str
@@ -565,8 +565,8 @@ def call(*arguments):
 class EntryPoint(Expressions):
     """Entry point of a C program for a ``function`` with arguments in the form of ``values``.
 
-    ``all_arrays`` are its arrays: first the arguments, then arrays that the call creates. ``results`` are its
-    numbers. ``result`` is the result of the function, which consists of these arrays and numbers.
+    ``all_arrays`` are first the arrays among the arguments, then arrays that the call creates. ``results`` are the
+    numbers of the result. ``result`` is the result of the function, which consists of these arrays and numbers.
     """
 
     def __init__(self, function: FunctionType, values: Sequence[Value]) -> None:
@@ -610,7 +610,7 @@ class EntryPoint(Expressions):
         )
 
     def functions(self, entry: object = None) -> Data:
-        """Return ``passed``, for the packed numbers and the arrays of a call, and ``call`` of ``entry``."""
+        """Return the generated functions by name: ``passed`` packs arguments, and ``call`` calls ``entry``."""
         space: Data = {"entry": entry, "pack": struct.pack, "unpack": struct.unpack, "empty": np.empty}
         space |= {"pointers": pointers, "c_double": ctypes.c_double}
         exec(self._python(), space)

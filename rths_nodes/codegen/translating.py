@@ -178,7 +178,7 @@ class Expressions(Scope):
             return Scalar(FLOAT, f"(double){wrapped(left.c)} / (double){wrapped(right.c)}")
         if isinstance(op, ast.Mod) and not self.never_negative(left.c + right.c):
             number, divisor = wrapped(left.c), wrapped(right.c)
-            return Scalar(INT, f"({number} % {divisor} + {divisor}) % {divisor}")  # the sign of the divisor
+            return Scalar(INT, f"({number} % {divisor} + {divisor}) % {divisor}")  # Python: sign of the divisor
         first, second = PLAIN.get(sign, ("", ""))
         return Scalar(INT if integral else FLOAT, f"{wrapped(left.c, first)} {sign} {wrapped(right.c, second)}")
 
@@ -205,7 +205,7 @@ class Expressions(Scope):
         raise Untranslatable("the truth value of an array is not defined")
 
     def _logical(self, both: bool, nodes: Sequence[ast.expr]) -> Value:
-        """Return the value of the operand that decides."""
+        """Return the value of ``and`` or ``or``: the operand that decides."""
         first, *rest = nodes
         value = self.value(first)
         if not rest:
@@ -552,7 +552,7 @@ class FunctionTranslator(Expressions):
                 if None in (begin.const, end.const):
                     raise
                 undo()
-        items = self.items_of(over)  # each pass reads its element of an array
+        items = self.items_of(over)  # each pass reads one element of an array
         self.loops.append(None)
         for item in items if isinstance(over, Arr) else map(self.stable, items):
             self.assign(node.target, item)
@@ -560,7 +560,7 @@ class FunctionTranslator(Expressions):
         self.loops.pop()
 
     def _undo(self) -> Callable[[], None]:
-        """Return a function that restores the present state of the translation."""
+        """Return a function that restores the current state of the translation."""
         saved, lines = {name: copy(getattr(self, name)) for name in TRANSLATED}, len(self.lines)
 
         def undo() -> None:
@@ -595,8 +595,8 @@ class FunctionTranslator(Expressions):
     def _carried(self, node: ast.For | ast.While, begin: Callable[[], None]) -> dict[str, Value]:
         """Declare variables for the names that a loop changes, and bind the names to them.
 
-        The trial translations end when no further name changes. In a trial, the C name of a number or an array
-        that changes is ``handed_on...``.
+        Trial translations are repeated until no further name changes. In a trial, the C name of a changed number
+        or array is ``handed_on...``.
         """
         stored = {name.id for name in names_in(node.body) if isinstance(name.ctx, ast.Store)}
         firsts = {name: self.env[name] for name in sorted(stored & self.env.keys())}
@@ -646,13 +646,13 @@ class FunctionTranslator(Expressions):
     def _put(self, variable: Scalar | Arr, value: Value, shifted: bool = True) -> None:
         written = set(self.written)
         self.store(variable, value, shifted)
-        self.written = written  # in Python this is no change of an array
+        self.written = written  # in Python this does not change an array
 
     def _note_copies(self, name: str, variables: Value, value: Value, names: Iterable[str]) -> None:
         """Note arrays that C copies to the variables of ``name``, and that another name shares in Python."""
         pairs = zip(leaves(variables), leaves(value), strict=True)
         copies = [(one, two) for one, two in pairs if isinstance(one, Arr) and isinstance(two, Arr) and one != two]
-        if not copies:  # most loops hand on numbers only
+        if not copies:  # most loops pass on numbers only
             return
         bound = [part for other in names if other != name for part in leaves(self.env.get(other, MISMATCH))]
         bases = {part.base for part in bound if isinstance(part, Arr)}

@@ -66,7 +66,7 @@ class Tup:
 class Arr:
     """An array: elements of ``kind`` at the C pointer ``base`` plus ``offset``; ``strides`` are in elements.
 
-    The first length is None if unknown. ``listed`` is true for a list, which is not added element by element.
+    The first length is None if unknown. ``listed`` is true for a list, for which ``+`` does not add elements.
     """
 
     kind: str
@@ -395,7 +395,7 @@ class Scope:
         return str(int(index.const) + length)
 
     def never_negative(self, c: str) -> bool:
-        """Return whether an integer expression has only literals, loop indices from 0 on, and no difference."""
+        """Return whether an integer expression has only literals and loop indices from 0 on, and no minus sign."""
         return "-" not in c and self.counting.issuperset(re.findall(r"[A-Za-z_]\w*", c))
 
     def items_of(self, value: Value) -> list[Value]:
