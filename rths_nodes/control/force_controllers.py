@@ -93,7 +93,7 @@ def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
 
 
 def check_coupling(column: ColumnGeometry | None, coupled_to: int, test: TestContext) -> None:
-    """Raise ConfigError if no axis moves the head of ``column``, or its stroke reaches a length in ``column``."""
+    """Raise ConfigError if no axis moves the head of ``column``, or the stroke reaches a length in ``column``."""
     if column is None:
         return
     moved = len(test.axes) - len(test.force_axes)
@@ -253,7 +253,7 @@ def valve_law(extension: Function) -> ForceKernel:
 
 
 class ServoValve(ForceControllerOfKernel):
-    """Controller of one axis and its valve, in the sign convention of the axis. It commands a piston position."""
+    """Controller of one axis and its valve, in the sign convention of the axis. Commands are piston positions."""
 
     @params
     class Params:

@@ -312,9 +312,9 @@ class PredictorCorrectorRamp(OfKernel):
     """Prediction from past targets while the next target is computed, then a smooth correction to that target.
 
     Use this ramp for an integrator that needs more than one sample per step. In the first ``predicted_share`` of a
-    step the motion follows the polynomial through the last ``order`` + 1 targets. In the rest of the step a cubic
-    corrects the error of this prediction. The slope jumps only at the start of a step. The speed of the correction
-    is at most 1.5 times the error divided by the duration of the correction.
+    step the motion follows the polynomial through the last ``order`` + 1 targets. Then a cubic corrects
+    the error of this prediction until the end of the step. The slope jumps only at the start of a step. The speed
+    of the correction is at most 1.5 times the error divided by the duration of the correction.
     """
 
     @params

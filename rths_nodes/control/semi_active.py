@@ -78,7 +78,7 @@ def constants(
     force, exciting = np.concatenate([nothing, push]), np.concatenate([nothing, -structure.influence])
     outputs, direct = np.vstack([absolute, np.concatenate([location, nothing])]), np.append(push, 0.0)
     gain = _regulator(system, force, outputs, direct, weights, params.force_weight)
-    # Kalman filter, if each measurement has noise of intensity 1
+    # Kalman filter for measurements with noise of intensity 1
     covariance = _riccati(system.T, outputs.T, params.noise_ratio * np.outer(exciting, exciting), 1.0)
     observer = covariance @ outputs.T
     inputs = np.column_stack([observer, force - observer @ direct])

@@ -191,9 +191,9 @@ class RigidCoupler(SetupOfKernel):
     """Actuators on one rigid coupler in a plane: two move x and theta (y is guided), three move x, y and theta.
 
     Degrees of freedom are the translation of the reference point (m, forces in N) and the rotation (rad,
-    counter-clockwise, moments in N m). With the matrix P = ``pose``, the structure's degrees of freedom x replace
-    them: the coupler's pose is P x, and axis forces f act on x as P^T J^T f with the Jacobian J (equal virtual
-    work). Beyond the largest rotation or the shortest length, or if the actuators jam, all results are NaN, which
+    counter-clockwise, moments in N m). With the matrix P = ``pose``, the structure has other degrees of freedom x:
+    the coupler's pose is P x, and axis forces f act on x as P^T J^T f with the Jacobian J (equal virtual work).
+    Beyond the largest rotation or the shortest length, or if the actuators jam, all results are NaN, which
     trips the rig. The kinematics are in :mod:`rths_nodes.mechanics.coupler`.
     """
 
@@ -306,7 +306,7 @@ def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numb
         return inner_axes(coupler, x, v, a)
 
     def forces(k: Upright, axis_forces: Numbers, displacement: Numbers) -> Numbers:
-        """Forces of the specimen: removes the load actuator's lateral force from the axis that moves the head."""
+        """Return the forces without the load actuator's lateral force on the axis that moves the head."""
         coupler, length, by, load = k
         pose, _, _ = inner_axes(coupler, displacement, displacement, displacement)
         moved = first(pose, axis_forces)
@@ -374,7 +374,7 @@ class UprightLoad(SetupOfKernel):
 
 
 def places(params: UprightLoad.Params, n_axes: int) -> tuple[float, int, int]:
-    """Return the load actuator's length (m), the index of the axis that inclines it, and its own index.
+    """Return length (m) of the load actuator, index of the axis that inclines it, and index of the load actuator.
 
     Raises ConfigError if ``inclined_by`` exceeds the number of displacement axes.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators of a delay, which is constant or adapted by the law of Chen & Ricles (2010).
+"""Compensators for a delay that is constant, or adapted by the law of Chen & Ricles (2010).
 
 ``inverse``: inverse of a first-order actuator (Chen 2007; Chen & Ricles 2010, Eq. 5b).
 
@@ -8,7 +8,7 @@ For the delay tau, order 1 is the inverse of a first-order lag. Order 2 is the i
 the natural frequency sqrt(2) / tau (rad/s) and the damping ratio 1 / sqrt(2).
 
 ``linear_acceleration``: prediction with a linearly extrapolated acceleration (Horiuchi & Konno 2001). The slope of
-the acceleration is its difference quotient over a time h, which is the integration step in the paper. On the
+the acceleration is the difference quotient over a time h (in the paper, the integration step). On the
 quadratic ramp the acceleration jumps only between steps, so the quotient over a whole step gives the third
 derivative. The parameter `spacing` is h in samples.
 

@@ -15,8 +15,8 @@ Three details differ from the publication:
 - The derivatives of the filtered xm are inner states of the filter (``derivative_filter.py``), which are less
   noisy than differences of its output.
 - For a motion of one frequency, x'' is proportional to x, and the least-squares problem is singular in a0 and a2.
-  This fit therefore penalises changes of the coefficients. Where the motion determines them, repeated fits
-  converge to the least-squares solution.
+  The fit therefore penalises changes of the coefficients. If the motion determines the coefficients, repeated
+  fits converge to the least-squares solution.
 - The coefficients move to a new solution no faster than `rate`, not in one step.
 
 Sums of products are updated with the newest and the oldest row of the window. They are recomputed after each

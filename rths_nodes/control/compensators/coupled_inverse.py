@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified inverse: the law that updates its coefficients, and its kernel for several axes.
+"""Identified inverse: the law that updates the coefficients, and the kernel for several axes.
 
 The law uses instrumental variables: recursive least squares that begin with the identified inverse.
 
@@ -141,7 +141,7 @@ class State(NamedTuple):
     """Last accelerations, m/s^2, oldest first; for several axes ``(samples, n_axes)``."""
     command: float | Numbers
     target: float | Numbers
-    """``command`` and ``target`` are of the last sample, m. The target is extrapolated by the lead."""
+    """``command`` and ``target`` belong to the last sample, m. The target is extrapolated by the lead."""
     watched: Any
 
 
@@ -183,7 +183,7 @@ Rows = tuple[Numbers, ...]
 
 
 class Watched(NamedTuple):
-    """State of the learning, whose arrays change in place.
+    """State of the learning. The arrays change in place.
 
     The 3 n signals of n axes are their commands, measured displacements and targets.
     """
@@ -234,7 +234,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
         return values
 
     def shown(k: Constants, s: State) -> Array:
-        """Return coefficients, standard deviations, and largest distance of each axis, in deviations."""
+        """Return coefficients, standard deviations, and the largest distance from identified values, by axis."""
         _, _, _, _, (_, units, _, _, _, _, _, _, _, _, _, _, _) = k
         rows, _, _, _, (_, _, _, _, _, _, covariance, distance, _, _) = s
         n, size = len(rows), count * len(rows)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A low-pass filter whose inner states are the derivatives of its output.
 
-It is a fourth-order Butterworth filter in phase-variable form, z' = w (A z + b u), with the input u and the
+This is a fourth-order Butterworth filter in phase-variable form, z' = w (A z + b u), with the input u and the
 cut-off frequency w (rad/s). The state z holds the output and its first three derivatives, divided by powers of w.
 The solution is exact for an input that is linear between samples.
 """
@@ -91,7 +91,7 @@ def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
 
 
 def block_of(matrix: Array) -> tuple[Columns, Columns]:
-    """Split the ``matrix`` of a block into columns of its inputs and columns of the values known before."""
+    """Split the ``matrix`` of a block into columns of its inputs and columns of values known before the block."""
     columns, inputs = matrix.T[:KNOWN], np.ascontiguousarray(matrix.T[KNOWN:])
     return in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(columns)
 

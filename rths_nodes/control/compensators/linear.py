@@ -237,7 +237,7 @@ def step(
     ahead, half, of_x, of_v, of_a = lead
     acceleration = a
     if ahead > 0.0:
-        if acceleration_before[0] != acceleration_before[0]:  # NaN at the first sample: no jump from zero
+        if acceleration_before[0] != acceleration_before[0]:  # NaN at the first sample: no change
             acceleration_before = a
         change = along(a, -1.0, acceleration_before)
         x = along(x, ahead, along(v, half, along(a, of_x, change)))

@@ -49,7 +49,7 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """Return ``step`` for a target extrapolated by the lead; its state begins with the last acceleration."""
+    """Wrap ``step`` to extrapolate the target by the lead. The new state begins with the last acceleration."""
 
     def led(
         k: OfLead, s: LeadState, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
@@ -164,7 +164,7 @@ class PerAxis(OnNumbers):
     reads_ahead: ClassVar[bool] = False
     """True if the kernel itself extrapolates the target by the parameter ``lead``."""
     inherited: ClassVar[tuple[str, ...]] = ("commands", "state")
-    """Methods that a subclass must not override if a loop is to call its kernel."""
+    """Methods that a subclass must not override; otherwise a loop cannot call the kernel."""
 
     def __init__(self, params: AnyParams, dt: float, n_axes: int) -> None:
         self._p, self._dt, self._n_axes = params, dt, n_axes

@@ -43,7 +43,7 @@ def constants(params: Predefined.Params, dt: float) -> Constants:
 
 
 class Predefined(PerAxis):
-    """Commands from a file, which do not depend on target or measurement."""
+    """Commands from a file, independent of target and measurement."""
 
     @params
     class Params:
