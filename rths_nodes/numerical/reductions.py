@@ -44,7 +44,7 @@ TABLE = {
 }
 
 NOTHING_NEW = 1e-7
-"""Smallest relative part of a static shape outside the modes for which the shape is added."""
+"""Smallest relative part outside the modes for which a static shape is added."""
 COMPARED = 40
 """Number of frequencies at which compliances are compared."""
 FREQUENCIES = 10
@@ -52,7 +52,7 @@ FREQUENCIES = 10
 
 
 class Observation:
-    """Observes the whole model in its own order, without copies."""
+    """Observes the whole model in the order of the model, without copies."""
 
     complete = True
     """True if a Target has all degrees of freedom of the model."""
@@ -91,7 +91,7 @@ class Observation:
 
 
 class Selection(Observation):
-    """Observes selected degrees of freedom, with indices of the ``interface`` and of all ``observed``.
+    """Observes the degrees of freedom with the indices ``observed``. The interface has the indices ``interface``.
 
     An external model is ``complete``; its first degrees of freedom belong to the rig.
     """
@@ -182,9 +182,9 @@ class Energies:
         self._first = True
 
     def at(self, displacement: Array, velocity: Array, restoring: Array, external: Array) -> Array:
-        """Return the energies ``(4,)``, J, after a move to ``displacement`` (m), which is not copied.
+        """Return the energies ``(4,)``, J, after a move to ``displacement`` (m).
 
-        ``velocity`` is in m/s, forces are in N.
+        ``velocity`` is in m/s, forces are in N. ``displacement`` is not copied.
         """
         self._state, energies = self._step(
             self._constants, self._state, displacement, velocity, restoring, external, self._first

@@ -51,7 +51,7 @@ INCREMENT = 0.01
 
 
 class Smooth(ABC):
-    """Base of excitations with exact ``derivatives``, which can be a prescribed displacement (m).
+    """Base of excitations with exact ``derivatives``. They can also prescribe a displacement (m).
 
     ``_triple`` of a subclass returns the value and both derivatives.
     """
@@ -92,7 +92,7 @@ def rise(times: Array, length: float) -> Triple:
 
 
 def window(times: Array, duration: float, taper: float) -> Triple:
-    """Return 1 from time 0 to ``duration`` (s), exactly 0 outside, with its derivatives.
+    """Return a window, 1 from time 0 to ``duration`` (s) and exactly 0 outside, with its derivatives.
 
     Both ends have a smooth ``taper`` (s).
     """
@@ -219,7 +219,7 @@ class Sweep(Smooth):
     def _triple(self, times: Array) -> Triple:
         p, t = self._p, np.asarray(times, dtype=float)
         shape = window(t, p.duration, p.taper)
-        t = np.minimum(t, p.duration)  # later the exponential would overflow
+        t = np.minimum(t, p.duration)  # at later times the exponential would overflow
         start = 2.0 * np.pi * p.start_frequency
         if p.spacing == LOGARITHMIC and p.end_frequency != p.start_frequency:
             rate = np.log(p.end_frequency / p.start_frequency) / p.duration

@@ -176,7 +176,7 @@ class Fmu(Integrator):
         self._at_start = False
 
     def missing(self) -> str:
-        """Return the outputs that are awaited; empty once the model's initial outputs have arrived.
+        """Return a description of awaited outputs; empty once the model's initial outputs have arrived.
 
         Raises ConfigError if the model fails.
         """

@@ -163,9 +163,9 @@ class Newmark(Dynamics):
     """Constant average acceleration, solved directly for a linear structure; masses can be zero.
 
     Only the delay of the measured force by one step causes a stability limit. Oscillations of the rates of
-    massless degrees of freedom would not decay. Their acceleration is therefore the change of the velocity per
-    step and, if they have no damping, their velocity is the change of the displacement per step. Raises
-    ConfigError if the restoring force is nonlinear or the motion with the part under test grows.
+    massless degrees of freedom would not decay. Therefore the acceleration of these degrees of freedom is the
+    change of the velocity divided by dt. Without damping, their velocity is the change of the displacement divided
+    by dt. Raises ConfigError if the restoring force is nonlinear or the motion with the part under test grows.
     """
 
     ABOUT = (

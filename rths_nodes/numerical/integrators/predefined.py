@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests without a structure: the targets are a function of time, a loading protocol, or a history from a file.
 
-The file is a measured motion in columns, or a history from ``rths iterate``, which includes the structure's
-response to the force of the last run.
+The file is a measured motion in columns, or a history from ``rths iterate``. Such a history includes the
+structure's response to the force of the last run.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from rths_nodes.core.protocols import Integrator
 from rths_nodes.core.samples import Array
 
 REHEARSAL_S, LOOK_S = 5.0, 0.002
-"""Longest duration of the rehearsal, and polling interval, s."""
+"""``REHEARSAL_S``: longest duration of the rehearsal, s. ``LOOK_S``: polling interval, s."""
 
 
 def rehearse(integrator: Integrator, steps: int, force: Callable[[], Array]) -> Array:

@@ -72,7 +72,7 @@ def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tup
 
 
 def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:
-    """Return at most ``count`` lowest :func:`modes`."""
+    """Return the lowest :func:`modes`, at most ``count``."""
     if not is_sparse(mass) or max(SMALL, 2 * count) >= int((~massless(mass)).sum()):
         omega, shapes = modes(dense(mass), dense(stiffness))
         return omega[:count], shapes[:, :count]

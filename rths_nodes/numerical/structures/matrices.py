@@ -52,8 +52,8 @@ class Partition:
     ) -> None:
         """Subtract the part under test from the whole structure.
 
-        ``total`` is mass and stiffness of the whole. ``tested`` is mass, damping and stiffness under test. Raises
-        ConfigError if the numerical part is not a valid structure.
+        ``total`` is mass and stiffness of the whole structure. ``tested`` is mass, damping and stiffness under
+        test. Raises ConfigError if the numerical part is not a valid structure.
         """
         mass, stiffness = total
         self.experimental_mass, self.experimental_damping, self.experimental_stiffness = tested
@@ -115,7 +115,7 @@ def _refuse_indefinite(name: str, rest: Matrix, tested: Matrix, positive: bool, 
 
 
 class Matrices(Partition):
-    """A linear structure defined by the matrices of the whole and of the part under test; masses can be zero."""
+    """Linear structure with matrices of the whole structure and of the part under test; masses can be zero."""
 
     @params
     class Params:

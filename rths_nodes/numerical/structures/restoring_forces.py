@@ -11,7 +11,7 @@ the caller discards the new state.
 
 Bilinear forces are a spring in parallel with a yielding spring (Prager), and are exact for any path. Unloading is
 elastic over twice the yield force (Masing). Bouc-Wen hysteresis follows Wen 1980 and Chen & Ricles 2010, Eqs. 13
-and 14. With loss of strength and stiffness (Baber & Wen 1981) it equals BoucWen of OpenSees with other units of z
+and 14. With loss of strength and stiffness (Baber & Wen 1981), this is BoucWen of OpenSees with other units of z
 and energy. In OpenSees z is x_y z, gamma and beta are divided by x_y^q, deltaNu and deltaEta are divided by (1 -
 eta) k x_y^2, and deltaA is 0.
 """
@@ -133,7 +133,7 @@ def law_of(force: StructuralForce) -> Law:
 
 
 def _by_copies(k: None, s: StructuralForce, x: Vector) -> tuple[StructuralForce, Vector]:
-    """Step a copy of a user's restoring force, which must replace its memory instead of changing it in place."""
+    """Step a copy of a user's restoring force; ``force`` must replace its memory, not change it in place."""
     moved = copy.copy(s)
     r = moved.force(np.array([x]) if isinstance(x, float) else x)
     return moved, float(r[0]) if isinstance(x, float) else r
@@ -234,7 +234,7 @@ class Bilinear(OfComponent):
 
 
 class ElasticPlastic(Bilinear):
-    """Elastic, then perfectly plastic force, which a move dx changes by k dx within +-F_y."""
+    """Elastic, then perfectly plastic force. A move dx changes the force by k dx within +-F_y."""
 
     @params
     class Params:
@@ -245,7 +245,7 @@ class ElasticPlastic(Bilinear):
 
 
 INCREMENTS = 10.0
-"""Smallest number of increments per integration step; each is one RK4 step (NOTES, set-up CR-1)."""
+"""Smallest number of increments per integration step; each is one RK4 step."""
 
 
 class Hysteresis(NamedTuple):

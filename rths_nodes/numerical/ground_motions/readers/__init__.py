@@ -86,7 +86,7 @@ IN_TEXT = {
 LARGEST_OFFSET = 0.1
 """Largest permitted mean of a series, relative to its peak. A larger mean indicates raw values with an offset."""
 SAME_PEAK, ROUNDED_PEAK = 0.01, 1e-5
-"""Permitted difference from the peak in the header: a fraction of this peak, plus its rounding (m/s^2)."""
+"""Permitted difference from the header's peak: ``SAME_PEAK`` times this peak, plus ``ROUNDED_PEAK`` (m/s^2)."""
 
 _SAC_QUANTITIES = {6: "displacement", 7: "velocity", 50: "volts"}
 _SAMPLES = re.compile(rb",\s*(\d+) samples", re.I)

@@ -354,8 +354,8 @@ def _check_counts(rows: Rows) -> None:
 def _check_first_step(rows: Rows) -> None:
     """Refuse a first number that is probably the step.
 
-    The number is probably the step if it is 1 s divided by a whole number, and if all values below share
-    another number of decimals.
+    The number is probably the step if it is 1 s divided by a whole number, and if the number of decimals is the
+    same in all values below, but different in this number.
     """
     line, cells = rows[0]
     if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):

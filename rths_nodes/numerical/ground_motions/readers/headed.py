@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Formats with a stated number of points: PEER AT2, COSMOS V1/V2 and CSMIP V2.
 
-- PEER AT2: a header, of which one line states NPTS and DT, then rows of numbers.
+- PEER AT2: a header with a line that states NPTS and DT, then rows of numbers.
 - COSMOS (COSMOS Strong Motion Data Format, v1.20): text, integer and real headers, comments, then
   ``12725 acceleration pts, approx 63 secs, units=cm/s^2,Format=(8F10.5)``. The real header contains the step.
 - CSMIP: ``15200 points of accel data equally spaced at  .005 sec, in cm/sec2. (8f10.6)``; the older
@@ -88,7 +88,7 @@ SERIES_STEP = 62
 """Entry that holds the sampling interval of the processed series, ms."""
 WIDEST_COLUMN = 1000
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
-"""Smallest number of marks in a start line directly above a row of numbers, and in any other start line."""
+"""Smallest numbers of marks in a start line: directly above a row of numbers, and (``MARKS_ALONE``) elsewhere."""
 
 _HEADER = re.compile(r"header|\bvalues\s+follow|\bcomment", re.I)
 _FOLLOW = re.compile(r"\s*\d.*\bvalues\s+follow", re.I)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A numerical substructure in OpenSees, or in another client of its protocol, which drives the rig.
+"""A numerical substructure in OpenSees, or in another client of the same protocol. The client drives the rig.
 
 The client sends a greeting, then vectors of little-endian doubles; the first number is the action. The greeting is
 eleven int32: the numbers of displacements, velocities, accelerations, forces and times that the client sends, then
@@ -87,7 +87,7 @@ class Connection:
         return self._client is not None
 
     def receive(self, size: int) -> bytes | None:
-        """Return the next ``size`` bytes, or None until they arrive.
+        """Return the next ``size`` bytes, or None if they have not arrived.
 
         Raises ConnectionEnded if the client has closed the connection, or IntegratorError if the connection is
         lost or the message is not complete in time.
@@ -241,7 +241,7 @@ LONGEST_TALK = 10_000
 class Conversation:
     """Answers the client's requests; ``matrices`` contains the matrix of the part under test for each action.
 
-    After its static steps the client makes ``steps`` steps of ``iterations * dt`` s. An iteration is a Target.
+    After its static steps the client makes ``steps`` steps of ``iterations * dt`` s, with a Target per iteration.
     Before and during the static stage the declared stiffness gives the force, and the rig does not move. In the
     dynamic stage, a request for the force of a new trial response sets ``due`` to its displacement ``(n,)``.
     ``due`` is in m, relative to the end of the static stage, or None. The rig moves to ``due``, and :meth:`force`
