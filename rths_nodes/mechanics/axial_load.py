@@ -34,7 +34,7 @@ class ColumnGeometry:
 
 
 Lengths = tuple[float, float]
-"""Lengths of the column and of the actuator at rest (m); infinite for an actuator that stays vertical."""
+"""Lengths of column and actuator at rest (m); the second is infinite for an actuator that stays vertical."""
 
 
 def lengths_of(geometry: ColumnGeometry) -> Lengths:

@@ -44,7 +44,7 @@ def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, expone
 def bouc_wen_decay(beta: float, gamma: float, exponent: float, yield_displacement: float) -> Decay:
     """Return the decay of z towards its limit z_max = (beta + gamma)^(-1 / exponent).
 
-    The rate is fastest at the limit: exponent / (z_max yield_displacement), per m. ``settling`` is the number of
+    The rate is largest at the limit: exponent / (z_max yield_displacement), per m. ``settling`` is the number of
     decay times from the opposite limit until the distance of z from the limit is lost in rounding.
     """
     shape = beta + gamma

@@ -8,7 +8,7 @@ force f_i:
     f_i' = p_ai f_i + k_ai k_si (u_i - x_i) - k_ai A_i x_i'
 
 u is the command; :class:`CoupledModel` describes the constants. The velocity x' changes the force f
-(control-structure interaction), which couples the actuators.
+(control-structure interaction) and thus couples the actuators.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from rths_nodes.core.samples import Array
 Rows = tuple[Numbers, ...]
 
 SINGULAR = 1e-3
-"""Magnitude of the Jacobian's determinant below which actuators jam. Rotations are arcs of the longest arm."""
+"""Magnitude of the Jacobian's determinant below which actuators jam; rotations are arcs of the longest arm."""
 ITERATIONS = 20
 """Largest number of iterations of Newton's method, which needs four to six within the limits."""
 CLOSED = 1e-13
@@ -74,7 +74,7 @@ def planar(values: Numbers) -> tuple[float, float, float]:
 
 
 def guided_row(link: Link, scale: float) -> tuple[float, float]:
-    """Return an actuator's Jacobian row for two actuators; the rotation is an arc of radius ``scale`` (m)."""
+    """Return the row of one of two actuators in the Jacobian; rotations count as arcs of radius ``scale`` (m)."""
     ux, uy, _, sx, sy = link
     return ux, (sx * uy - sy * ux) / scale
 
@@ -437,7 +437,7 @@ class Coupler:
     def poses(self, displacement: Array) -> Array:
         """Return the poses ``(n, n_dof)`` for displacements ``(n, n_axes)`` m; NaN beyond the limits.
 
-        If actuators keep their directions, Newton's method solves all poses together.
+        If the actuators keep their directions (``long``), Newton's method solves all poses together.
         """
         k = self.constants
         if not k.long:

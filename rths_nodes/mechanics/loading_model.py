@@ -6,8 +6,8 @@ a matrix of polynomials of low degree (Phillips & Spencer 2012, Eqs. 2.7, 2.8). 
 feedback control needs (Eq. 2.9), has many poles and zeros. The inverse is stored, and a minimal state space from
 commands to displacements is derived from it.
 
-``rths identify`` writes model files, compensators read them. A file is YAML in SI units. It has the inverse model,
-one matrix per derivative, and, for feedback, the state space.
+``rths identify`` writes model files, and compensators read them. A model file is YAML in SI units. It contains the
+inverse model (one matrix per derivative) and, for feedback, the state space.
 """
 
 from __future__ import annotations
@@ -142,9 +142,9 @@ def is_singular(matrix: Array) -> bool:
 def state_space(coefficients: Array) -> StateSpace:
     """Return the minimal state space of the loading system, balanced for Riccati solvers.
 
-    With the matrix L of :func:`leading`, a chain of integrators leads from each command to a row of L x. Its
-    length is the degree of the row. The lower coefficients feed back into the integrators (observer form; Kailath,
-    Linear Systems, 1980, section 6.4). ``coefficients`` must pass :func:`check`, with rows of degree 1 or more.
+    With the matrix L of :func:`leading`, a chain of integrators leads from each command to a row of L x. The chain
+    is as long as the degree of the row. The lower coefficients feed back into the integrators (observer form;
+    Kailath, Linear Systems, 1980, section 6.4). ``coefficients`` must pass :func:`check`, with degrees >= 1.
     """
     rows = degrees(coefficients)
     n, count = len(rows), int(rows.sum())
@@ -300,7 +300,7 @@ def load(
 
 
 def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
-    """Write ``model`` with all digits, so that :func:`load` returns the same bits.
+    """Write ``model`` with all digits, so that :func:`load` returns identical numbers.
 
     Raises OSError if the file cannot be written.
     """

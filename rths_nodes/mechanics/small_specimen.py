@@ -15,8 +15,8 @@ from rths_nodes.core.simulators import Specimen
 SMALL = 1e-7
 """Steps of displacement (m), velocity (m/s) and internal states for the linearisation."""
 STEEPER = 0.01
-"""Largest relative growth of slopes when a step of ten times ``SMALL`` shrinks to ``SMALL``. Slopes of friction
-grow more."""
+"""Largest relative growth of slopes when a step of ten times ``SMALL`` shrinks to ``SMALL``. The slopes of a
+friction force grow more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class SmallSpecimen:
 
 
 def slopes_of(specimen: Specimen, small: float) -> Array:
-    """Return the derivatives of force and internal states' rates, one row each, by central differences.
+    """Return the derivatives of force and rates of internal states, one row each, by central differences.
 
     Columns are displacement, velocity and internal states.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Matrices of a structure: large matrices, degrees of freedom without mass, exact steps of linear systems.
 
-The matrices are arrays, or ``scipy.sparse.csr_array`` if large, kept sparse and factorised once as a band.
-Functions of a :data:`Matrix` take both. For arrays they give the bits of numpy and do not import scipy.
+Matrices are arrays. Large matrices are ``scipy.sparse.csr_array``; they stay sparse and are factorised once as a
+band. Functions of a :data:`Matrix` take both. For arrays they return exactly numpy's results, without scipy.
 
 With the index t for degrees of freedom with mass and o for those without mass, M a + C v + K x = p is
 
@@ -217,7 +217,7 @@ def numbered(chosen: NDArray[np.bool_]) -> str:
 
 
 class Followers(NamedTuple):
-    """Matrices that give the motion of m massless, unloaded degrees of freedom from the motion of t others."""
+    """Matrices that give the motion of m massless, unloaded degrees of freedom from the motion of the other t."""
 
     damped: bool
     velocity: Array

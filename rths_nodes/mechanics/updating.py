@@ -10,7 +10,7 @@ explain the specimen, the parameters return to the initial values. A sample with
 parameter.
 
 The innovation is the difference between measured and expected force, divided by its expected standard deviation.
-Its mean square is 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655). It
+The mean square is 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655), and
 is tested over time as in Bar-Shalom, Li, Kirubarajan: Estimation with Applications to Tracking and Navigation,
 2001, section 5.4.
 
@@ -21,9 +21,9 @@ sqrt(n) standard deviations.
 
 The covariance P = S S' is never formed: each step computes S by an orthogonal triangularisation, so that no
 rounding makes a variance negative. The paper's downdate of the Cholesky factor fails if rounding makes the
-covariance indefinite. The correction of the square-root cubature filter replaces it (I. Arasaratnam, S. Haykin:
-Cubature Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269). With the deviations X of
-states and parameters and Y of the force, for a measured force f with noise r (rms):
+covariance indefinite. This module uses the correction of the square-root cubature filter instead (I. Arasaratnam,
+S. Haykin: Cubature Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269). With the
+deviations X of states and parameters and Y of the force, for a measured force f with noise r (rms):
 
     K = X Y' / (Y Y' + r^2),  mean + K (f - expected),  S S' = (X - K Y) (X - K Y)' + r^2 K K'
 """
@@ -57,7 +57,7 @@ PERIOD = 0.01
 """Approximate interval between samples, s. Over shorter intervals, noise dominates displacement differences."""
 UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED | FLAG_FROZEN
 GATE = 5.0
-"""Largest innovation with which a force is used. In the mean square, a larger innovation counts as this value."""
+"""Largest innovation with which a force is used. In the mean square, larger innovations count as ``GATE``."""
 IDENTIFIED = 1.0 / 12.0
 """Fraction of the initial uncertainty at which a parameter counts as identified."""
 DETERMINED = 0.5
@@ -402,7 +402,7 @@ class Learning(NamedTuple):
 class Unscented:
     """Law ``ukf``: unscented filter for parameters and memory of any copy.
 
-    Laws are constants with pure functions; only the :class:`Belief` changes.
+    A law holds constants and pure functions; only the :class:`Belief` changes.
     """
 
     def __init__(self, copy: Copy, settings: Settings) -> None:
