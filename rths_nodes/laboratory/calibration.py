@@ -52,8 +52,8 @@ class Expected(NamedTuple):
 class Characterised:
     """Results of cyclic tests on specimen and actuator of an axis, in axis coordinates.
 
-    Delays include the transport. The stiffness was measured with the sensors of the small move and therefore
-    cannot verify their scales. A different stiffness indicates a changed scale or specimen.
+    Delays include the transport. The stiffness was measured with the same sensors as the small move and therefore
+    cannot verify the sensor scales. A different stiffness indicates a changed scale or specimen.
     """
 
     scenario: str = text("scenario of the tests")
@@ -296,9 +296,9 @@ class RigAxis(OnRig):
     )
 
     def check_limits(self, limits: Limits, path: str, where: str = "") -> None:
-        """Raise ConfigError if ``limits`` exceed a channel's range, or a bound of the rig file exceeds them.
+        """Raise ConfigError if ``limits`` exceed a channel's range, or a bound of the rig file exceeds ``limits``.
 
-        Also raise it for inconsistent stiffnesses. The bounds are at ``where`` below ``path``.
+        Inconsistent stiffnesses also raise ConfigError. The bounds are at ``where`` below ``path``.
         """
         here, axis = join(path, where) if where else path, f"on axis {self.name} of the rig"
         self._check_stiffness(here)
@@ -474,8 +474,8 @@ def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
 def channels_of(names: Sequence[str], channels: Mapping[str, Channel]) -> tuple[Channel | None, ...]:
     """Return the entry of ``channels`` for each of a port's ``names``; None for a name without an entry.
 
-    A name can contain a unit, such as ``pressure [bar]``. Raises ConfigError if the port lacks a channel or has
-    another unit.
+    A name can contain a unit, such as ``pressure [bar]``. Raises ConfigError if the port lacks a channel or uses a
+    different unit.
     """
     pairs = [_split(name) for name in names]
     for name, channel in channels.items():

@@ -6,7 +6,7 @@ change of mode does not move the axis. A force loop starts at the commanded posi
 keeps its last position and then follows only changes of its Commands.
 
 The loop stops if it would move the axis beyond its stroke or faster than its velocity limit, or if the correction
-by feedback exceeds ``largest_correction``. The axis is then held, and ``breach`` contains the reason, which trips
+by feedback exceeds ``largest_correction``. The axis is then held. ``breach`` contains the reason and trips
 the test.
 """
 
@@ -116,7 +116,7 @@ class ForceAxis:
 
 
 class ForceLoops:
-    """Controls the force-controlled axes of a rig. ``modes`` holds one byte per axis, its control mode."""
+    """Controls the force-controlled axes of a rig. ``modes`` holds the control modes, one byte per axis."""
 
     def __init__(self, axes: Mapping[str, Any], closed_by: str, dt: float) -> None:
         self._axes = [

@@ -74,7 +74,7 @@ State = tuple[Numbers, Numbers, float]
 """Scaled valve position, valve rate, force, displacement and velocity; specimen states; and last command (m)."""
 
 
-# within the parts of a sample the state holds the first five numbers in SI units and the specimen's states
+# during the substeps of a sample, the state is the first five numbers in SI units, plus the specimen's states
 
 
 def moved(s: Parts, h: float, rates: Parts) -> Parts:

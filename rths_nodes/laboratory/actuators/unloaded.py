@@ -429,7 +429,7 @@ class PureDelay(Unloaded):
 
 
 SLOWEST = 1e-9
-"""Smallest natural frequency, rad/s. It keeps the formulas finite in a diverging test."""
+"""Smallest natural frequency, rad/s. This bound keeps the formulas finite in a diverging test."""
 SlowedConstants = tuple[float, float, float, float, float, float, bool]
 
 

@@ -52,8 +52,8 @@ class Links(Protocol):
 class PerAxisPort(OfPort, Readback):
     """Sends Commands to the axis nodes of a rig and merges their Measurements.
 
-    The loss of an axis is reported as ``interlock`` and trips the test. The measurements of a lost axis are NaN,
-    and it receives no more Commands. The stop of an axis by its own node is reported as ``partial_stop``.
+    The loss of an axis is reported as ``interlock`` and trips the test. A lost axis receives no more Commands, and
+    its measurements are NaN. The stop of an axis by its own node is reported as ``partial_stop``.
     """
 
     external = True

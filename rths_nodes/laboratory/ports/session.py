@@ -66,7 +66,7 @@ FURTHEST = 100_000
 """Largest difference of counters, samples. A state further ahead does not belong to this test."""
 AGAIN_S = 0.02
 PROBES, PROBING_S = 64, 1.0
-"""Largest number of exchanges that measure the round trip, and their longest total duration, s."""
+"""Largest number (``PROBES``) and total duration (``PROBING_S``, s) of exchanges that measure the round trip."""
 NO_LOCKSTEP, WRONG_AXES, WRONG_PERIOD, WRONG_EMULATOR = 11, 6, 7, 12
 _ROUNDING = 1.0 + 1e-6
 # tolerance for the receiver's deceleration, relative to the declared deceleration
@@ -220,7 +220,7 @@ def _measurement(state: RigState, command: Array, auxiliary: Array, flags: int =
 class SentCommands:
     """Holds the last Command, in the units of the port.
 
-    A Command takes effect after ``transport`` samples of ``dt`` s. It is interpreted in N only while the state
+    A Command takes effect after ``transport`` samples of ``dt`` s. Its unit is N only while the state
     reports force control. During a change of mode a controller reports the command as a position, or as the force
     at this position.
     """
@@ -274,7 +274,7 @@ class SentCommands:
     def places(self, state: RigState) -> Array:
         """Return the active commands of a ``state``; for active commands in N, the displacements.
 
-        All are in the port's unit of displacement commands.
+        All results are in the port's unit of displacement commands.
         """
         newtons = np.array([flag > 0 for flag in state.in_newtons])
         return np.where(newtons, state.displacement * self._places, state.command)
@@ -787,7 +787,7 @@ def _wider(path: str, limits: Sequence[tuple[str, str, float, float]]) -> list[s
 
 
 def load_of(axis: Any) -> FarLoad | None:
-    """Return the largest permitted receiver limits for force commands of ``axis``; None if it accepts none."""
+    """Return the largest permitted receiver limits for force commands; None if ``axis`` accepts none."""
     if not by_controller(axis):
         return None
     limits = limits_of_rig(axis)

@@ -55,7 +55,7 @@ PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HI
 SETTLING = 1.0 / 36.6
 """Time constant T of a controller's loop, s, as in ``servo_hydraulic`` (Chen & Ricles 2010)."""
 WALK, REST = 1.0, 1.0
-"""Durations of the motion to the start position and of the rest before sample 0, s."""
+"""Durations, s: motion to the start position (``WALK``), and standstill before sample 0 (``REST``)."""
 
 
 class Drive:

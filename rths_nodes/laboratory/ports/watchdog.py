@@ -19,7 +19,7 @@ BEAT, END, TAKEN = b".", b"x", b"!"
 
 
 class Watchdog:
-    """Expects a beat at least every ``limit`` s after the first. Raises OSError if its process cannot start."""
+    """Requires a beat at least every ``limit`` s after the first beat. Raises OSError if no process can start."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -38,7 +38,7 @@ class Watchdog:
             fcntl.fcntl(end, fcntl.F_SETFL, fcntl.fcntl(end, fcntl.F_GETFL) | os.O_NONBLOCK)
 
     def beat(self) -> str:
-        """Send a beat. Return the reason not to send the next command; empty if it may be sent."""
+        """Send a beat. Return the reason not to send the next command; empty if the command may be sent."""
         if not self._taken:
             with suppress(BlockingIOError, BrokenPipeError):
                 os.write(self._there, BEAT)

@@ -141,7 +141,7 @@ def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]
 
 
 class CoupledTransferFunctions(Rig):
-    """Actuators with a matrix of transfer functions, which move a linear specimen through a rigid coupler."""
+    """Actuators that move a linear specimen through a rigid coupler, with a matrix of transfer functions."""
 
     SOURCES = ("condori_uribe_2023",)
 

@@ -3,7 +3,7 @@
 
 z' = A z + B u + e F for the state z and the inputs u. F is the force of a specimen whose displacement x and
 velocity v are linear in z. In each substep the linear part is exact for linear inputs. A first pass holds the
-force; in a second pass the force is linear. The specimen's states follow by RK4 along the velocity of the first
+force; in a second pass the force is linear. RK4 advances the specimen's states along the velocity of the first
 pass, in several increments if the states decay fast. The error is of second order in the substep. The motion at
 the end of substep j is
 
@@ -37,7 +37,7 @@ def substeps_of(dt: float, longest: float) -> int:
 
 
 Way = tuple[float, float, float, tuple[float, float, float]]
-"""Substep (s), velocity (m/s) up to which one increment suffices, most increments, and numbers of ``Decay``."""
+"""Substep (s), largest velocity (m/s) for one increment, most increments, and numbers of ``Decay``."""
 
 
 class Constants(NamedTuple):

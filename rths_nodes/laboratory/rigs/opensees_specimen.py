@@ -115,7 +115,7 @@ class Specimen:
         return columns
 
     def follow(self, motion: Sequence[Sequence[float]]) -> list[float]:
-        """Return the forces (N) relative to rest after a step.
+        """Advance by one step and return the forces (N) relative to the forces at rest.
 
         ``motion`` holds displacements, velocities and accelerations.
         """
