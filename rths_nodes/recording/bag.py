@@ -301,7 +301,7 @@ class Inventory:
     """
 
     def __init__(self) -> None:
-        # 0 is for channels without a schema
+        # schema 0 belongs to channels without a schema
         self.schemas: dict[int, Schema] = {0: Schema(id=0, data=b"", encoding="", name="")}
         self.channels: dict[int, Channel] = {}
         self.counts: dict[int, int] = {}
@@ -545,8 +545,8 @@ class Bag:
 def read(path: Path | str) -> Bag:
     """Open the recording at ``path``.
 
-    ``notes`` describe an unfinished journal, which needs no index. Raises ConfigError if the file is
-    unreadable, or if an indexed recording is damaged or its index has no message counts.
+    An unfinished journal is read without an index; ``notes`` describe the journal. Raises ConfigError if the file
+    is unreadable, or if an indexed recording is damaged or its index has no message counts.
     """
     file = recording(path)
     inventory = Inventory()

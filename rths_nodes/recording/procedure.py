@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """File of a procedure: ``procedure.yaml`` next to the recordings of its rungs, rewritten after every act.
 
-Numbers are in SI units, times in ISO 8601 with their UTC offset. The last line ends the YAML document (``...``); a
+Numbers are in SI units, times in ISO 8601 with a UTC offset. The last line ends the YAML document (``...``); a
 truncated file lacks this line. During a procedure a locked file reserves space, so that the end can be recorded on
 a full disk.
 """

@@ -36,7 +36,7 @@ from rths_nodes.recording.run import Run, assembled, widths
 Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
-"""Largest numbers of message lengths, and of messages of each length, that are tried to derive a layout."""
+"""Attempts to derive a layout. ``_LENGTHS``: most message lengths. ``_TRIED``: most messages of each length."""
 
 BATCH = 4096
 SPARSE, SILENT = 10, 100_000
@@ -53,7 +53,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     if "scenario" not in recording.information:
         raise ConfigError(f"{path}: {_why_no_test(recording)}")
     origin = Path(path).absolute()
-    folders = [origin, *origin.parents[:2]]  # the recording can be a file in its folder, or a folder of a test
+    folders = [origin, *origin.parents[:2]]  # ``path`` can be the file or the folder of the recording
     scenario = recorded_scenario(recording.information["scenario"], f"{path}: scenario", folders)
     try:
         contents = _Contents(recording)
@@ -320,10 +320,10 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> object:
 
 
 class StreamLayout:
-    """Unpacks messages in the layout that the definition ``text`` and the lengths in ``message`` define.
+    """Unpacks messages whose layout is defined by the definition ``text`` and the array lengths in ``message``.
 
-    Strings are skipped. Raises ValueError if the message contradicts the definition, or if a field has another
-    type than a header, a time, a string, a number or an array of numbers.
+    Strings are skipped. Raises ValueError if the message contradicts the definition, or if a field is not a
+    header, a time, a string, a number or an array of numbers.
     """
 
     def __init__(self, text: str, message: bytes) -> None:
@@ -377,7 +377,7 @@ class StreamLayout:
     def columns(self, messages: Sequence[bytes]) -> Columns:
         """Return the fields of ``messages`` by name: scalars ``(n,)``, non-empty arrays ``(n, length)``.
 
-        Messages with another layout are skipped.
+        Messages with a different layout are skipped.
         """
         fitting = [message[: self._size] for message in messages if self._fits(message)]
         rows = np.frombuffer(b"".join(fitting), self._dtype)
@@ -389,7 +389,7 @@ class StreamLayout:
 
 
 def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
-    """Return the layout of most of the ``messages``. Raises ValueError if there is none."""
+    """Return the layout of the majority of the ``messages``. Raises ValueError if no layout has a majority."""
     problem = ValueError("the messages have too many different layouts")
     for length, _ in Counter(map(len, messages)).most_common(_LENGTHS):
         for message in [message for message in messages if len(message) == length][:_TRIED]:

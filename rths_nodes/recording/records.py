@@ -45,7 +45,7 @@ class RecordingError(RuntimeError):
 def recording(path: Path | str) -> Path:
     """Return the path of a recording's MCAP file. ``path`` is this file or its directory.
 
-    Raises ConfigError if there is no such file, or if the directory contains several.
+    Raises ConfigError if there is no such file, or if the directory contains several such files.
     """
     path = Path(path)
     try:
@@ -137,7 +137,7 @@ def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, in
 
 
 def summary(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield opcode and content of index and metadata records. Raises RecordingError if they are damaged."""
+    """Yield opcode and content of index and metadata records. Raises RecordingError for damaged records."""
     footer = footer_of(path)
     with path.open("rb") as stream:
         size = stream.seek(0, 2) - _TAIL
@@ -183,7 +183,7 @@ class Contents:
         self._stream.seek(len(MAGIC))
         checksum = zlib.crc32(MAGIC)
         for opcode, content, end in whole_records(self._stream, self.size):
-            if opcode == Opcode.DATA_END and len(content) == _CHECKSUM:  # any other length is damaged
+            if opcode == Opcode.DATA_END and len(content) == _CHECKSUM:  # a record of any other length is damaged
                 self._check(checksum, int.from_bytes(content, "little"))
                 return
             checksum = zlib.crc32(content, zlib.crc32(RECORD.pack(opcode, len(content)), checksum))

@@ -200,7 +200,7 @@ class Run:
     def late(self) -> LateData:
         bridged = np.flatnonzero(self.flags & FLAG_BRIDGED)
         late = LateData.of_bridged(bridged, self.scenario.dt, self.scenario.bridge.max_bridge)
-        # actuator nodes of others report no timing; versions before 0.10 report no gap
+        # actuator nodes of other packages report no timing; versions before 0.10 report no gap
         return LateData.from_timing({"longest_gap_s": late.gap} | self.timing, late.bridged, late.max_bridge)
 
     @property

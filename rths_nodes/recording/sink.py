@@ -18,7 +18,7 @@ from rths_nodes.recording.bag import MESSAGE_RECORD, Writer
 
 
 class Volume:
-    """Counts the bytes of the messages in place of a writer."""
+    """Replaces a :class:`Writer` to count the bytes of the messages."""
 
     def __init__(self) -> None:
         self.bytes = 0
