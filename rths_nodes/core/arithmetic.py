@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arithmetic of kernels: elementary functions defined for every float, and sums in a defined order.
 
-The functions of this module return the same bits in plain Python and in compiled kernels, on every version of
+The functions of this module return identical bits in plain Python and in compiled kernels, on every version of
 Python and with every BLAS. Other functions do not: ``math`` raises exceptions where compiled code returns inf or
 NaN; ``sum()`` of floats is compensated from Python 3.12 on; and BLAS products depend on the processor. ``exp``,
 ``tanh``, ``sin``, ``cos`` and ``power`` use the C library. With glibc 2.28 or later the last bit of their results

@@ -116,7 +116,7 @@ class ChildProcess:
         return last + (f" (printed before: {' / '.join(more)})" if more else "")
 
     def close(self, patience: float = 0.0) -> None:
-        """Wait ``patience`` s, then terminate the process. May be called again, or if no process was started."""
+        """Wait ``patience`` s, then terminate the process. May be called repeatedly, even without a process."""
         if self._process is None:
             return
         with suppress(subprocess.TimeoutExpired):

@@ -108,7 +108,7 @@ class Setup(Component):
 
     @abstractmethod
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Return the smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` (m)."""
+        """Return the smallest displacement ``(n_dof,)`` m that brings the axes to ``displacement`` (m)."""
 
     def moved(self, rows: Rows) -> Rows:
         """Variant of :meth:`axes` with floats."""
@@ -166,7 +166,7 @@ class SetupOfKernel(Setup):
         return rows_of_axes
 
     def bound(self) -> tuple[Function, Function, object, bool]:
-        """Return ``axes`` and ``forces`` of the kernel, its constants, and whether the functions take arrays."""
+        """Return ``axes``, ``forces`` and constants of the kernel, and whether the functions take arrays."""
         return self._axes, self._forces, self._constants, self._on_arrays
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:

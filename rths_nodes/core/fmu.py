@@ -571,7 +571,7 @@ def largest_memory() -> int:
 
 
 class FmuProcess:
-    """Runs the FMU of ``params`` in a process. The model starts at 0 s and advances in steps of ``dt`` (s)."""
+    """Runs the FMU of ``params`` in a separate process, from 0 s on, in steps of ``dt`` (s)."""
 
     def __init__(self, params: FmuParams, dt: float) -> None:
         self._params, self._dt = params, dt

@@ -136,7 +136,7 @@ class Integrator(Protocol):
     """Solves the equation of motion one step at a time.
 
     After construction and ``reset`` the integrator is at step 0. ``step(force)`` takes the force ``(n_dof,)`` N of
-    the experimental substructure at the current step, and advances to the next step. Attributes are ``(n_dof,)``.
+    the experimental substructure at the current step, and advances to the next step. Arrays are ``(n_dof,)``.
 
     An integrator in this process inherits from this class and implements ``step`` and ``reset``. An integrator in
     another process or on a network declares itself ``external``; it connects in ``open``, not in its constructor.

@@ -41,7 +41,7 @@ def size_of(count: int) -> str:
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     """Return the contents of a file.
 
-    Raises ValueError if the file is not regular or exceeds ``most`` bytes, OSError if it is unreadable.
+    Raises ValueError if the file is not regular or exceeds ``most`` bytes, and OSError if the file is unreadable.
     """
     return read_head(path, most, most)
 
