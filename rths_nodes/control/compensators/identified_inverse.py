@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Third-order inverse, identified before the test and updated during it, with the target as instrumental variable.
+"""Third-order inverse, identified before and updated during the test, with the target as instrumental variable.
 
     u = C_0 d + C_1 d' + C_2 d'' + C_3 d'''         u: command, d: target extrapolated by ``lead``
 
