@@ -35,7 +35,7 @@ from rths_nodes.numerical.structures.restoring_forces import LinearRestoringForc
 LARGEST_FILE = 64 << 20
 """Largest file, bytes; several million entries."""
 MOST = 20_000
-"""Largest number of degrees of freedom. With more, a step misses real time and banded matrices need gigabytes."""
+"""Largest number of degrees of freedom. With more, steps are too long for real time and bands need gigabytes."""
 DENSE = 64
 EXPERIMENTAL = ("experimental_mass", "experimental_damping", "experimental_stiffness")
 DAMPING = {"type": "modal", "ratios": [0.02]}

@@ -112,7 +112,7 @@ def positive_step(word: str, line: int, unit: str = "s") -> float:
 def whole(word: str, line: int, noun: str, most: int) -> int:
     """Return ``word`` as a whole number from 1 to ``most``.
 
-    Raises FormatError otherwise. Its message contains ``noun``.
+    Raises FormatError for any other text, with ``noun`` in the message.
     """
     if not (word.isascii() and word.isdigit()):
         raise FormatError(f"line {line}: {word!r} is not a valid number of {noun}")
