@@ -46,7 +46,7 @@ class History:
             np.savez(file, told=np.array(json.dumps(head)), target=self.target, command=self.command)
 
     def check(self, axes: tuple[str, ...], servo_rate: float, path: str) -> None:
-        """Raise ConfigError if the test has other axes or another servo rate."""
+        """Raise ConfigError if the test has different axes or a different servo rate."""
         if self.axes != axes:
             raise ConfigError(f"{path}: has the axes {', '.join(self.axes)}, but the test has {', '.join(axes)}")
         if abs(self.servo_rate - servo_rate) > SAME_RATE * servo_rate:

@@ -189,7 +189,7 @@ class Feedforward:
         """Return the array ``(4, n_axes, n_axes)``, ordered by derivative.
 
         ``n_axes`` = 0 means the number of rows of ``displacement``. Raises ConfigError, with ``path``, if a matrix
-        has another size.
+        has a different size.
         """
         n = n_axes or len(self.displacement)
         return np.array([_sized(getattr(self, name), n, n, f"{path}.{name}") for name in DERIVATIVES])

@@ -418,7 +418,7 @@ class Unscented:
         return Belief(mean, np.diag(np.append(self._most[:n], MEMORY_AT_FIRST * self._most[n:])))
 
     def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
-        """Return the belief after the motion from ``before`` (m) to ``sample``; ``lost`` samples are between."""
+        """Return the belief after the motion from ``before`` (m) to ``sample``, with ``lost`` samples between."""
         noise = self._noise
         if lost and self._copy.memory:
             noise = np.append(noise[:-1], min(1.0, GAP * lost))
