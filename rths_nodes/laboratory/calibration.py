@@ -45,7 +45,7 @@ class Expected(NamedTuple):
     """Relative uncertainty of the stiffness; None if unknown."""
     basis: str
     independent: bool
-    """True if the stiffness was measured with sensors other than this rig's."""
+    """True if the stiffness was measured with sensors that are not part of this rig."""
 
 
 @params
@@ -279,7 +279,7 @@ class OnRig:
         return Expected(self.stiffness, accuracy, basis, True)
 
     def check_corrections(self, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
-        """Raise ConfigError if a correction lacks its channel, or a filter does not fit ``rate``, Hz."""
+        """Raise ConfigError if a correction lacks its channel, or a filter does not fit ``rate`` (Hz)."""
         if self.corrections is not None:
             units = {name: SI[channel.unit][1] for name, channel in auxiliary.items()}
             self.corrections.check_channels(units, f"{path}.corrections")

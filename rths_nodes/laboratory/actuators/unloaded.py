@@ -122,7 +122,7 @@ def path_of(specimen: Specimen) -> Kernel:
 
 
 class SpecimenPath:
-    """Moves ``specimen`` once every ``dt`` s. :meth:`move` takes m and m/s, and returns the force, N."""
+    """Moves ``specimen`` every ``dt`` s. :meth:`move` maps displacement (m) and velocity (m/s) to force (N)."""
 
     def __init__(self, specimen: Specimen, dt: float) -> None:
         path = path_of(specimen)

@@ -63,7 +63,7 @@ class State(NamedTuple):
     """Arrays of the linear system, modified in place, and states, motion and force of the specimen."""
 
     system: Array
-    """(z, inputs before, inputs now, forces)."""
+    """Array (z, inputs before, inputs now, forces)."""
     moved: Array
     """x and v after each substep, without the forces of these substeps, ``(2 J,)``."""
     inner: tuple[float, ...]
