@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Translate a kernel and the functions that it calls to a C program, build it, and call it with Python values.
 
-Each function becomes one static C function per combination of argument types. The C function takes the numbers and
-arrays of the arguments, and a pointer for each result; a single number is returned by value. Integers and booleans
-of known value are constants in the text. A generated Python function passes all arguments to the entry point and
-assembles the result.
+Each function becomes one static C function for each form (types, shapes, known values) of its arguments. The C
+function takes the numbers and arrays of the arguments, and a pointer for each result; a single number is returned
+by value. Integers and booleans of known value are constants in the text. A generated Python function passes all
+arguments to the entry point and assembles the result.
 
 ``FORMS`` lists functions of Python, the C library, numpy and ``core/arithmetic.py`` that have their own C form. A
 function of ``arithmetic`` is listed only if its Python form uses numpy or a list. The results are bit-identical,
