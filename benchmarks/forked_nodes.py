@@ -18,7 +18,7 @@ from rths_nodes.ros.hosting import node_processes
 from rths_nodes.ros.hosting.node_processes import PARENT, TELLS
 
 FORKING = multiprocessing.get_context("forkserver")
-LOADED = ["__main__", "rths_nodes.ros.hosting.own_process", "rths_nodes.ros.hosting.composed"]
+LOADED = ["__main__", "rths_nodes.ros.hosting.composed"]
 LOADED += [f"{commands.__name__}.{module.name}" for module in pkgutil.iter_modules(commands.__path__)]
 
 

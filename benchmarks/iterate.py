@@ -23,10 +23,9 @@ from pathlib import Path
 import numpy as np
 
 import rths_nodes
-from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Rule
-from rths_nodes.analysis.iteration.corrections import RELAXATIONS, Settings
+from rths_nodes.analysis.iteration.corrections import HISTORY, RELAXATIONS, TRACKING, Settings
 from rths_nodes.app.commands.iterate import Iteration, iterate
-from rths_nodes.app.studies import ensembles
+from rths_nodes.app.studies import study
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
@@ -58,7 +57,7 @@ def plants(count: int, engine: str) -> None:
     print("| plant | runs | error of run 1 (%) | error of the last (%) | true (%) | measured error over noise |")
     print("|---|---|---|---|---|---|")
     table = []
-    for plant in ensembles.plants(base, count, 1):
+    for plant in study.plants(base, count, 1):
         scenario = plant.of(base)
         sensors = scenario.axes["floor_1"].sensors
         noise = math.hypot(sensors.displacement_noise_rms, sensors.displacement_resolution / math.sqrt(12.0))
@@ -107,7 +106,9 @@ def by_relaxation(engine: str) -> None:
                 overrides = [UNCOMPENSATED, f"port.transport_samples={delay}"]
                 overrides += [f"structure.experimental_stiffness=[[{share * STIFFNESS}]]"]
                 overrides += [f"axes.story.specimen.stiffness={SOFT * share * STIFFNESS}"]
-                result = iterated(files.load(OSCILLATOR, overrides), Settings(HISTORY, Rule(10), name), engine)
+                result = iterated(
+                    files.load(OSCILLATOR, overrides), Settings(HISTORY, 10, relaxation=name), engine
+                )
                 cells.append(f"{len(result.rows)}" if result.verdict == "converged" else "-")
             print(f"| {share:g} | " + " | ".join(cells) + " |", flush=True)
 

@@ -26,7 +26,7 @@ from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.stages.numerical import NumericalStage
-from rths_nodes.mechanics.sparse import dense, diagonal
+from rths_nodes.mechanics.structure import dense, diagonal
 
 SIZES, HALF_BANDWIDTH = (10, 100, 1000, 3000), 30
 INTEGRATORS = ("cr", "newmark", "kr_alpha", "hht_alpha")

@@ -178,8 +178,8 @@ def grown(function: Any) -> Iterator[str]:
             yield f"{function.__code__.co_filename}:{node.lineno}: a list grows in a loop"
 
 
-NEEDS_MORE = ("integrator", "specimen", "actuator", "rig")
-"""Families whose ``kernel_of`` takes more than parameters."""
+NEEDS_MORE = ("integrator", "specimen", "actuator", "rig", "setup")
+"""Families whose ``kernel_of`` takes more than parameters, or whose kernels belong to objects."""
 
 
 def has_kernel(family: str, name: str) -> bool:
@@ -188,7 +188,8 @@ def has_kernel(family: str, name: str) -> bool:
     # the base classes of actuators and rigs have a kernel_of that returns None
     if family not in FAMILIES or kernel_of is None or kernel_of.__qualname__.startswith(("Actuator.", "Rig.")):
         return False
-    return family in NEEDS_MORE or kernel_of(from_data(cls.Params, data_of(family, name), family)) is not None
+    params = from_data(cls.Params, data_of(family, name), family)
+    return family in NEEDS_MORE or name == "chain" or kernel_of(params) is not None
 
 
 ONE_AXIS = {"displacement": [[1.0]], "velocity": [[0.02]], "acceleration": [[1e-4]], "jerk": [[0.0]]}

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from rths_nodes.app.commands.lookup import publications
-from rths_nodes.app.studies import entries
+from rths_nodes.app.studies import competition
 from rths_nodes.core import registry
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.version import __version__
@@ -24,7 +24,7 @@ from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.models import file as model_file
+from rths_nodes.mechanics import loading_model
 from rths_nodes.recording import commissioning, procedure, signatures
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,11 +108,11 @@ def layouts() -> dict[str, int]:
     versions = {
         "scenario file": int(declared(Scenario)["version"].at_most or 0),
         "rig file": int(declared(RigFile)["version"].at_most or 0),
-        "model of a rig": model_file.VERSION,
+        "model of a rig": loading_model.VERSION,
         "record of a procedure": procedure.VERSION,
         "commissioning of a rig": commissioning.VERSION,
         "signatures for cautions": signatures.VERSION,
-        "entry of a scoreboard": entries.VERSION,
+        "entry of a scoreboard": competition.VERSION,
         "datagrams of the port `udp`": datagrams.VERSION,
     }
     for path in (ROOT / "msg").glob("*.msg"):

@@ -27,13 +27,12 @@ from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.ports.datagrams import REASONS
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams
+from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, Pause
 from rths_nodes.loop.supervision.heartbeat import Heartbeat, HeartbeatParams
 from rths_nodes.loop.supervision.hops import IN_A_ROW, TakenAtOnce
 from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.monitor import Monitor, MonitorParams
-from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.procedure.following import ANOTHER_MODE, DROPPED, command_mismatch, rejected_command
 from rths_nodes.procedure.session import ACTS, MOTIONS
 

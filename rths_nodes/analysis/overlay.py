@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several tests on one time axis, and their differences from the first test.
+"""Several tests on one time axis, their differences from the first test, and the differences between two rungs.
 
 The time axis is the structure's time from the end of the soft start. Histories are interpolated linearly at the
 times of the first test.
@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis import energy
-from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.histories import Evaluation, absolute_acceleration
 from rths_nodes.core.errors import Problems
 from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
@@ -56,7 +55,7 @@ class Aligned:
 
     def acceleration(self) -> Array:
         """Return the absolute acceleration, ``(m, n_dof)`` m/s^2. Raises ConfigError if it cannot be computed."""
-        return energy.absolute_acceleration(self.of)[self.first_step :]
+        return absolute_acceleration(self.of)[self.first_step :]
 
     def histories(self) -> dict[str, tuple[Array, Array, str]]:
         """Return times, values ``(n,)`` and SI unit of each compared history, by name."""
@@ -152,3 +151,48 @@ def names(paths: Sequence[Sequence[str]]) -> list[str]:
             return shortened
     last = [parts[-1] for parts in paths]
     return [f"{name} ({last[: number + 1].count(name)})" for number, name in enumerate(last)]
+
+
+def rung_differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
+    """Return the relative differences between two runs after the soft start.
+
+    The runs are compared at the integration steps, which do not depend on the time ratio. A replayed history has
+    a step in each sample, so runs of equal ratio are compared at the longer of their steps. Histories are divided
+    by the level, because the response of a linear test is proportional to the level. The keys are ``displacement
+    of AXIS`` and ``force of AXIS``. A difference is NaN if the axis moved only in ``run``.
+    """
+    runs = run, before
+    samples = [one.scenario.samples_per_step for one in runs]
+    if run.scenario.time_ratio == before.scenario.time_ratio:
+        samples = [max(samples)] * 2
+    steps = [slice(one.scenario.soft_start_steps * n, None, n) for one, n in zip(runs, samples, strict=True)]
+    result: dict[str, float] = {}
+    for name in ("displacement", "force"):
+        now, then = (getattr(one, name)[rows] for one, rows in zip(runs, steps, strict=True))
+        n = min(len(now), len(then))
+        for column, axis in enumerate(run.axes):
+            result[f"{name} of {axis}"] = _relative(now[:n, column] / level, then[:n, column] / level_before)
+    return result
+
+
+def _relative(now: Array, then: Array) -> float:
+    """Return rms(``now`` - ``then``) / rms(``then``); 0 for 0 / 0, NaN if only ``then`` is 0 or without data."""
+    both = np.isfinite(now) & np.isfinite(then)
+    if not both.any():
+        return math.nan
+    size, off = (float(np.sqrt(np.mean(values[both] ** 2))) for values in (then, now - then))
+    if size > 0.0:
+        return off / size
+    return math.nan if off > 0.0 else 0.0
+
+
+def peaks_of(run: Run) -> dict[str, dict[str, float]]:
+    """Return the largest displacement (m), force (N) and velocity (m/s) of each axis, as magnitudes."""
+    rows = {"displacement": run.displacement, "force": run.force, "velocity": run.rates(run.displacement)}
+    return {
+        axis: {
+            name: float(np.max(np.abs(column[np.isfinite(column)]), initial=0.0))
+            for name, column in zip(rows, columns, strict=True)
+        }
+        for axis, *columns in zip(run.axes, *(values.T for values in rows.values()), strict=True)
+    }

@@ -23,8 +23,12 @@ from typing import NamedTuple
 import numpy as np
 
 from rths_nodes.analysis.histories import Evaluation, Indices, rows_of
-from rths_nodes.analysis.linear_reference import linear_displacement, states_its_test
-from rths_nodes.analysis.response_errors import has_undeclared_mass, whole_response
+from rths_nodes.analysis.response_errors import (
+    has_undeclared_mass,
+    linear_displacement,
+    states_its_test,
+    whole_response,
+)
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array

@@ -18,8 +18,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.assembly import Assembly, transformation
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
-from rths_nodes.mechanics.sparse import Matrix, is_sparse
-from rths_nodes.mechanics.structure import massless
+from rths_nodes.mechanics.structure import Matrix, is_sparse, massless
 from rths_nodes.numerical.structures.damping import frequencies_and_ratios, modes
 
 STATED, MODEL, MEASURED = (

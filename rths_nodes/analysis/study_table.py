@@ -26,18 +26,16 @@ UNIT_BY_FIRST_WORD = {"J1": "ms", "J2": "%", "J3": "%", "response": "%", "accele
 UNIT_BY_WORD = {"ms": "ms", "mm": "mm", "percent": "%"}
 
 
-class Cell(NamedTuple):
+class Spread(NamedTuple):
+    """Distribution of the magnitude of an index over the rows of a group, with one level of a factor.
+
+    ``runs`` are the runs with a test. ``low`` and ``high`` are the 5th and 95th percentile. The magnitude of a
+    failed run is infinite.
+    """
+
     group: str
     level: str
     rows: NDArray[np.intp]
-
-
-class Spread(NamedTuple):
-    """Distribution of the magnitude of an index over the runs of a cell.
-
-    ``low`` and ``high`` are the 5th and 95th percentile. The magnitude of a failed run is infinite.
-    """
-
     runs: int
     failed: int
     low: float
@@ -117,28 +115,24 @@ class StudyTable:
             rows.setdefault(label, []).append(row)
         return {label: np.array(row) for label, row in rows.items()}
 
-    def cells(self, factor: str = "") -> list[Cell]:
-        cells = []
-        for group, rows in self.groups.items():
-            labels = np.array([shown(self.columns[factor][row]) if factor else "" for row in rows])
-            cells += [Cell(group, level, rows[labels == level]) for level in dict.fromkeys(labels.tolist())]
-        return cells
-
-    def spreads(self, index: str, cells: Sequence[Cell]) -> list[Spread]:
+    def spreads(self, index: str, factor: str = "") -> list[Spread]:
+        """Return the spread of an index in each group, or in each level of a factor within each group."""
         size, failed = self.magnitudes(index), self.failed
         spreads = []
-        for cell in cells:
-            rows = cell.rows[(failed | self.finished)[cell.rows]]
-            values = [percentile(size[rows], percent) for percent in (LOW, 50.0, HIGH, 100.0)]
-            spreads.append(Spread(len(rows), int(failed[rows].sum()), *values))
+        for group, members in self.groups.items():
+            labels = np.array([shown(self.columns[factor][row]) if factor else "" for row in members])
+            for level in dict.fromkeys(labels.tolist()):
+                rows = members[labels == level]
+                tested = rows[(failed | self.finished)[rows]]
+                values = [percentile(size[tested], percent) for percent in (LOW, 50.0, HIGH, 100.0)]
+                spreads.append(Spread(group, level, rows, len(tested), int(failed[tested].sum()), *values))
         return spreads
 
     def summary(self, index: str) -> list[tuple[str, list[str]]]:
         """Return each group with its finished runs, median, low, high and worst magnitude, as texts."""
-        cells = self.cells()
         return [
-            (cell.group, [row.finished, *map(in_cell, (row.median, row.low, row.high, row.worst))])
-            for cell, row in zip(cells, self.spreads(index, cells), strict=True)
+            (row.group, [row.finished, *map(in_cell, (row.median, row.low, row.high, row.worst))])
+            for row in self.spreads(index)
         ]
 
     def worst(self, index: str, count: int, group: str = "") -> list[int]:

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Display of numbers: rounded, grouped, with engineering units.
+"""Display of results: numbers, rounded and grouped, with engineering units; options of figures in files.
 
-Reports and figures use typographic symbols. Tables in the terminal use ASCII.
+Reports and figures use typographic symbols. Tables in the terminal use ASCII. The drawing library is not imported.
 """
 
 from __future__ import annotations
 
 import math
 import re
+
+from rths_nodes.core.errors import ConfigError
 
 MM, MM2, KN, MS, US, PERCENT = 1e3, 1e6, 1e-3, 1e3, 1e6, 100.0
 """Factors from SI to displayed units. ``PERCENT`` applies to ratios."""
@@ -123,3 +125,16 @@ def span(seconds: float) -> str:
         if seconds >= 2.0 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+SCREEN, PAPER = "screen", "paper"
+STYLES = (SCREEN, PAPER)
+FORMATS = ("pdf", "svg")
+COLUMN, NARROWEST, WIDEST = 89.0, 60.0, 400.0
+"""Width of a journal column (default on paper), smallest width and largest width, mm."""
+
+
+def check_width(millimetres: float) -> None:
+    """Raise ConfigError if a width is too small or too large."""
+    if not NARROWEST <= millimetres <= WIDEST:
+        raise ConfigError(f"--width = {millimetres:g} mm: must be between {NARROWEST:g} and {WIDEST:g} mm")

@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from rths_nodes.analysis.identification.experiments import Noise
-from rths_nodes.analysis.paper import COLUMN
+from rths_nodes.analysis.units import COLUMN
 from rths_nodes.app import hosts
 from rths_nodes.app.keywords import UNCHANGED, OfRun, OfStudy, Place, Sections, declared_by, split
 from rths_nodes.app.results import Run
 from rths_nodes.app.studies import engine as engines
-from rths_nodes.app.studies import identification, prediction, runs, tasks, tuning
+from rths_nodes.app.studies import identification, prediction, runs, tuning
 from rths_nodes.app.studies import study as studies
-from rths_nodes.app.studies.design import Design, StudyFile
-from rths_nodes.app.studies.design import load as load_design
-from rths_nodes.app.studies.ensembles import plants as drawn
+from rths_nodes.app.studies.engine import Say, Shown
 from rths_nodes.app.studies.prediction import Prediction
-from rths_nodes.app.studies.results import Scoreboard, Study
-from rths_nodes.app.studies.tasks import Say, Shown
+from rths_nodes.app.studies.study import Design, Study, StudyFile
+from rths_nodes.app.studies.study import load as load_design
+from rths_nodes.app.studies.study import plants as drawn
 from rths_nodes.app.studies.tuning import Tuned
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
@@ -35,17 +34,17 @@ from rths_nodes.loop.options import AUTO, EMBEDDED
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.files import Overrides, Source, with_case
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.models.file import LoadingModel, save
+from rths_nodes.mechanics.loading_model import LoadingModel, save
 from rths_nodes.recording import run as recordings
 from rths_nodes.recording.reading import read_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from rths_nodes.analysis.identification.estimate import Estimate
-    from rths_nodes.analysis.identification.frequency_responses import Fit
-    from rths_nodes.analysis.identification.output_error import Identified
+    from rths_nodes.analysis.identification.frequency_responses import Fit, Identified
+    from rths_nodes.analysis.identification.from_recording import Estimate
     from rths_nodes.analysis.stability.judgement import Judgement
+    from rths_nodes.app.studies.scoreboard import Scoreboard
 
 Laws = Sequence[str | type | Kernel | Function]
 
@@ -316,7 +315,7 @@ def estimate(
     >>> rths_nodes.estimate(test, set="compensator.type=none").indices["predicted"]["story_1"]["delay_s"] > 0.025
     True
     """
-    from rths_nodes.analysis.identification.estimate import estimate as estimated
+    from rths_nodes.analysis.identification.from_recording import estimate as estimated
 
     test = recording if isinstance(recording, recordings.Run) else read_run(recording)
     if set is None:
@@ -428,7 +427,7 @@ def identify(
     driven = identification.periodic_noise(loaded, wanted) if inverse else from_data(Noise, wanted)
     band, source = driven.band, identification.description(driven)
     end = identification.end_of_fit(loaded, band, fit_up_to) if inverse else None
-    experiments = identification.run(loaded, driven, None, progress or tasks.silent)
+    experiments = identification.run(loaded, driven, None, progress or engines.silent)
     result: Identified | Fit
     model: LoadingModel
     if end is None:
@@ -511,7 +510,7 @@ def study(
     """
     where, design = engines.chosen(jobs, scheduler, engine), _design(file, contents)
     with _folder(out) as folder:
-        table = studies.complete(design, folder, where, studies.Hooks(progress or tasks.silent))
+        table = studies.complete(design, folder, where, studies.Hooks(progress or engines.silent))
         if out is not None:
             studies.write_all(table, folder)
     return table
@@ -599,8 +598,8 @@ def tune(
     scenarios = [plant.of(variant) for variant in variants for plant in drawn(loaded, plants, seed, nominal=True)]
     search = tuning.Search(scenarios, tuning.parameters(loaded, parameters), index, where)
     samples = sum(one.samples for one in scenarios)
-    runs.decided(where, evaluations * samples, scenarios, say or tasks.warn)
-    with (progress or tasks.silent)(loaded.name) as report:
+    runs.decided(where, evaluations * samples, scenarios, say or engines.warn)
+    with (progress or engines.silent)(loaded.name) as report:
         return search.tune(evaluations, seed, report)
 
 
@@ -700,4 +699,4 @@ def scoreboard(
     )
     where, loaded = engines.chosen(jobs, scheduler, engine), files.load(benchmark, overrides)
     with _folder(out) as folder:
-        return compete(loaded, conditions, folder, where, studies.Hooks(progress or tasks.silent))
+        return compete(loaded, conditions, folder, where, studies.Hooks(progress or engines.silent))

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.force_controllers.servo_valve import ServoValve
+from rths_nodes.control.force_controllers import ServoValve
 from rths_nodes.core import registry, samples
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.limits import Limits

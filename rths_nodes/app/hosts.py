@@ -253,6 +253,7 @@ def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, chosen: RunOptions, keep:
     if recording is not None:
         recording.close(outcome)
     about |= {"outcome": code.recorded, "reason": outcome.reason}
+    results = {"metrics": outcome.metrics, "timing": outcome.timing, "integrator": outcome.integrator}
     return _result(
         scenario,
         chosen,
@@ -260,11 +261,9 @@ def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, chosen: RunOptions, keep:
         reason=outcome.reason,
         samples=outcome.samples,
         exit_code=code,
-        metrics=outcome.metrics,
         compensator=unflatten(flatten(outcome.compensator, "compensator"), "compensator"),
-        timing=outcome.timing,
-        integrator=outcome.integrator,
-        run=collector.run(about, outcome.metrics, outcome.timing, outcome.integrator) if collector else None,
+        **results,
+        run=collector.run(information=about, **results) if collector else None,
         notes=[] if isinstance(loop, Loop) else list(loop.notes),
         engine=engine,
         assembly=loop.assembly.twin() if engine != options.STAGES else None,

@@ -28,7 +28,7 @@ def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
             find_ros()
             try:
                 environment.check()
-                from rths_nodes.ros.hosting import own_process
+                from rths_nodes.ros.hosting import composed
             except ConfigError as error:
                 from rths_nodes.ros.hosting.node_processes import refused
 
@@ -38,7 +38,7 @@ def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
                 leave(ExitCode.FAILED)
         show_log()
         typed = sys.argv[1:] if arguments is None else arguments
-        own_process.run(role, typed, _open_writer)
+        composed.run_process(role, typed, _open_writer)
 
 
 def find_ros() -> None:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rths_nodes.analysis.paper import COLUMN
-from rths_nodes.analysis.units import MM, MM2, MS, shown
+from rths_nodes.analysis.units import COLUMN, MM, MM2, MS, shown
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.recording import columns, run
+from rths_nodes.recording import run
 
 if TYPE_CHECKING:
     import pandas
@@ -79,8 +78,8 @@ class Run(run.Run):
         table = f"<table><tr><th>axis</th>{titles}</tr>{rows}</table>" if rows else ""
         return f"<p>{head}{reason}, {self._length()}</p>{table}{figure}"
 
-    def _group(self, table: str) -> list[columns.History]:
-        groups = dict(columns.groups_of(self))
+    def _group(self, table: str) -> list[run.History]:
+        groups = dict(run.groups_of(self))
         if table not in groups:
             raise unknown("table", "table", table, groups)
         return groups[table]
@@ -116,7 +115,7 @@ class Run(run.Run):
         except ImportError:
             raise ConfigError("to_dataframe: needs pandas (pip install pandas)") from None
         # values of the last step are missing: pandas fills shorter columns with nan
-        histories = columns.columns_of(self._group(table))
+        histories = run.columns_of(self._group(table))
         series = {name: pandas.Series(values) for name, values in histories.items()}
         return pandas.DataFrame(series).set_index(next(iter(series)))
 
@@ -145,7 +144,7 @@ class Run(run.Run):
         ...     open(f"{folder}/sine.csv").readline().split(",")[:2]
         ['time (s)', 'axis_1.target (m)']
         """
-        columns.write_csv(self._group(table), Path(path))
+        run.write_csv(self._group(table), Path(path))
 
     def to_mat(self, path: str | os.PathLike[str]) -> None:
         """Write all histories to a MATLAB file, with ``units``, ``axes`` and facts about the ``test``.
@@ -168,7 +167,7 @@ class Run(run.Run):
         ...     scipy.io.loadmat(f"{folder}/sine.mat")["force"].shape
         (513, 1)
         """
-        columns.write_mat(self, Path(path))
+        run.write_mat(self, Path(path))
 
     def plot(
         self, quantity: str = "tracking", ax: Axes | None = None, style: str | None = None, width: float = COLUMN

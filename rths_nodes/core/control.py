@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.kernels import Function, Kernel
+from rths_nodes.core.kernels import Function, Kernel, inherits
 from rths_nodes.core.parameters import AnyParams
 from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
 
@@ -175,8 +175,13 @@ class SetupOfKernel(Setup):
         return forces.tolist() if self._on_arrays else forces  # type: ignore[no-any-return]
 
 
-def functions_of(setup: Setup) -> tuple[Function, Function]:
-    return lambda k, x, v, a: setup.moved((x, v, a)), lambda k, f, pose: setup.felt(f, pose)
+def functions_of(setup: Setup) -> tuple[Function, Function, object]:
+    """Return ``axes`` and ``forces`` of a setup, on floats, and the constants of both functions."""
+    if isinstance(setup, SetupOfKernel) and inherits(type(setup), SetupOfKernel, "moved", "felt"):
+        axes, forces, constants, on_arrays = setup.bound()
+        if not on_arrays:
+            return axes, forces, constants
+    return lambda k, x, v, a: setup.moved((x, v, a)), lambda k, f, pose: setup.felt(f, pose), None
 
 
 class SemiActive(Component):

@@ -4,7 +4,7 @@
 ``frequency_response(omega)`` takes angular frequencies of the rig, ``(n,)`` rad/s, real or complex (s = j omega).
 It returns the ratio of output to input, ``(n,)`` complex, or ``(n, n_axes, n_axes)`` for coupled axes. Adaptive
 components use their initial parameters. Derivatives of the input are assumed exact, as in
-``analysis/stability/continuous_loop.py``.
+``analysis/stability/loops.py``.
 """
 
 from __future__ import annotations

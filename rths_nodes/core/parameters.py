@@ -259,6 +259,16 @@ def completed(built: T, name: str, value: object) -> T:
     return evolved(built, **{name: value})
 
 
+def check_one_of(path: str, fields: object, first: str, second: str, hint: str = "") -> None:
+    """Raise ConfigError unless exactly one of the keys ``first`` and ``second`` is set."""
+    unset = [name for name in (first, second) if getattr(fields, name) is None]
+    if len(unset) != 1:
+        state = "neither is given" if unset else "both are given"
+        raise ConfigError(
+            f"{path}: exactly one of {path}.{first} and {path}.{second} is required, but {state}{hint}"
+        )
+
+
 def unchanged(displacement: Array, velocity: Array) -> tuple[Array, Array]:
     return displacement, velocity
 

@@ -202,15 +202,6 @@ def class_of(family: str, built: AnyParams) -> Any:
     return cls
 
 
-def kernel_of(family: str, params: AnyParams) -> Any:
-    cls = class_of(family, params)
-    if type(params).type_name not in built_in(family):
-        from rths_nodes.core import component_guard
-
-        cls = component_guard.guarded(family, cls, type(params).type_name)
-    return cls.kernel_of(params) if hasattr(cls, "kernel_of") else None
-
-
 def build(family: str, params: AnyParams, *arguments: object) -> Any:
     """Build the component of ``family`` with checked ``params`` and further ``arguments`` of its constructor.
 

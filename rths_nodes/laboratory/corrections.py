@@ -14,19 +14,17 @@ limits apply to this force.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from rths_nodes.core.arithmetic import finite, tanh
 from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.kernels import ToNumber
 from rths_nodes.core.parameters import integer, number, params, text
-from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.butterworth import Butterworth
 
 Friction = tuple[float, float, float]
+"""Mass (kg), friction (N), and inverse of the smoothing velocity (s/m)."""
 UNCORRECTED = "uncorrected_force_"
 """Name prefix of the auxiliary channel with the uncorrected force of an axis."""
 SAME_DELAY = 0.1
@@ -166,61 +164,11 @@ def unfiltered(
     return s, of_specimen(k, shown, velocity, acceleration)
 
 
-class ForceCorrections:
-    """Corrects the measured forces of axes with a ``rig_axis`` every ``dt`` s.
+def friction_of(corrections: Corrections, channels: Sequence[str], path: str) -> tuple[Friction, int]:
+    """Return the constants of :func:`of_specimen`, and the index of the acceleration in ``channels`` (-1: none).
 
-    ``names`` are the added channels. If ``simulated``, forces are only filtered. Raises ConfigError if
-    ``channels`` (names with units) lack a required acceleration.
+    Raises ConfigError if ``channels`` (names with units) lack a required acceleration.
     """
-
-    def __init__(self, axes: Mapping[str, Any], channels: Sequence[str], dt: float, simulated: bool) -> None:
-        self._dt = dt
-        self._rows: dict[int, tuple[ToNumber, object, int]] = {}
-        """Kernel step, constants and acceleration channel (-1: none) by index of the axis."""
-        self._at_rest: dict[int, object] = {}
-        for index, (name, axis) in enumerate(axes.items()):
-            rig = axis.rig_axis
-            if rig.corrections is None and rig.feedback_filter is None:
-                continue
-            masses, channel = (0.0, 0.0, 0.0), -1
-            if rig.corrections is not None and not simulated:
-                masses, channel = _corrected(rig.corrections, channels, f"axes.{name}.rig_axis.corrections")
-            self._rows[index], self._at_rest[index] = (unfiltered, masses, channel), ()
-            if (filtered := low_pass(axis, dt)) is not None:
-                step, constants = filtering(filtered.kernel, filtered.settled), (masses, filtered.constants)
-                self._rows[index] = step, constants, channel
-                self._at_rest[index] = False, filtered.settled(filtered.constants, 0.0)
-        self.names = tuple(f"{UNCORRECTED}{list(axes)[index]} [N]" for index in self._rows)
-        self.reset()
-
-    def __bool__(self) -> bool:
-        return bool(self._rows)
-
-    def reset(self) -> None:
-        self._before: Measurement | None = None
-        self._states = dict(self._at_rest)
-
-    def corrected(self, shown: Measurement) -> Measurement:
-        """Return ``shown`` with the forces of the specimens, and the load-cell forces as additional channels."""
-        before = self._before or shown
-        self._before = shown
-        passed = self._dt * max(1, shown.sample - before.sample)
-        force, channels = shown.force.tolist(), shown.auxiliary.tolist()
-        velocity = ((shown.displacement - before.displacement) / passed).tolist()
-        for index, (step, constants, channel) in self._rows.items():
-            acceleration = channels[channel] if channel >= 0 else 0.0
-            inputs = force[index], velocity[index], acceleration
-            self._states[index], force[index] = step(constants, self._states[index], *inputs)
-        return replace(self.with_channels(shown), force=np.array(force))
-
-    def with_channels(self, true: Measurement) -> Measurement:
-        """Return ``true`` with unchanged forces and with the additional channels of :meth:`corrected`."""
-        return replace(true, auxiliary=np.append(true.auxiliary, true.force[list(self._rows)]))
-
-
-def _corrected(
-    corrections: Corrections, channels: Sequence[str], path: str
-) -> tuple[tuple[float, float, float], int]:
     split = [name.rstrip("]").partition(" [") for name in channels]
     corrections.check_channels({name: unit for name, _, unit in split}, path)
     mass, channel, friction, per_velocity = 0.0, -1, 0.0, 0.0

@@ -188,11 +188,6 @@ class Output(MayBeWrong):
         return self.resolution > 0.0 or self.range is not None
 
     @property
-    def misdirects(self) -> bool:
-        """True if the actuator does not start at zero, or moves to a position other than the converted command."""
-        return bool(self.wrong())
-
-    @property
     def converter(self) -> tuple[float, float]:
         return self.resolution, NAN if self.range is None else self.range
 

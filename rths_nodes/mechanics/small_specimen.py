@@ -32,12 +32,7 @@ class SmallSpecimen:
     force_of_state: Array
     displacement_to_state: Array
     velocity_to_state: Array
-    mass: float = 0.0
-
-    @classmethod
-    def spring(cls, stiffness: float, damping: float = 0.0) -> SmallSpecimen:
-        nothing = np.zeros(0)
-        return cls(stiffness, damping, np.zeros((0, 0)), nothing, nothing, nothing)
+    mass: float
 
     @classmethod
     def of(cls, specimen: Specimen) -> SmallSpecimen:

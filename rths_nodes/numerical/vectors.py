@@ -5,7 +5,7 @@ The steps of integrators and restoring forces are built from the ``product`` of 
 
     ONE      floats; a matrix is one number
     SEVERAL  arrays and full matrices; product with a fixed order of summation (``core/arithmetic.py``)
-    LARGE    arrays and sparse matrices, with the products and solvers of ``mechanics/sparse.py``; no kernel,
+    LARGE    arrays and sparse matrices, with the products and solvers of ``mechanics/structure.py``; no kernel,
              because LAPACK's band solvers are neither translated to C nor fixed in their order of summation
 """
 
@@ -19,8 +19,8 @@ import numpy as np
 
 from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics import sparse
-from rths_nodes.mechanics.sparse import Matrix, is_sparse
+from rths_nodes.mechanics import structure
+from rths_nodes.mechanics.structure import Matrix, is_sparse
 
 Vector = float | Array
 """A number for one degree of freedom, an array ``(n,)`` for several."""
@@ -48,12 +48,13 @@ class Vectors(NamedTuple):
     """Function that converts an array ``(n,)`` without sharing its memory."""
 
     def inverse(self, matrix: Matrix) -> Operand:
-        inverse = sparse.inverse(matrix)
+        inverse = structure.inverse(matrix)
         return inverse if is_sparse(matrix) else self.operand(inverse)
 
     def quotient(self, left: Matrix, right: Matrix) -> Operand:
-        quotient = sparse.quotient(left, right)
-        return quotient if is_sparse(left) else self.operand(quotient)
+        if is_sparse(left):
+            return structure.Quotient(left, right)
+        return self.operand(np.linalg.solve(left, right))
 
 
 def _number(matrix: Array) -> float:
@@ -66,7 +67,7 @@ def _only(values: Array) -> float:
 
 ONE = Vectors(mul, _number, _only)
 SEVERAL = Vectors(matvec, np.asfortranarray, np.array)
-LARGE = Vectors(applied, sparse.product, np.array)
+LARGE = Vectors(applied, structure.product, np.array)
 
 
 def vectors_of(matrix: Matrix) -> Vectors:

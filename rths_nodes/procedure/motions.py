@@ -23,8 +23,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits, samples_to_rest
 from rths_nodes.core.samples import Array, Measurement, by_force
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.bridges import STEEPEST
-from rths_nodes.loop.supervision.pause import MOST_CURVED
+from rths_nodes.loop.supervision.bridges import MOST_CURVED, STEEPEST
 
 T = TypeVar("T")
 Steps = Generator[Array, Measurement, T]

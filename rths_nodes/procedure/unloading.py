@@ -30,11 +30,11 @@ from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.calibration import Unloading
 from rths_nodes.loop.procedure_record import VERIFIED, AxisChecks, UnloadingRecord
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.checks import LEAST_FORCE, LOUDEST, SEEN, section_of
 from rths_nodes.procedure.clearance import Offsets
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.motions import Guard, GuidedMotion, QuasiStatic, Stand, Steps
+from rths_nodes.procedure.small_move import LEAST_FORCE, LOUDEST, SEEN, section_of
 
 Places = NDArray[np.intp]  # indices of axes
 

@@ -22,7 +22,6 @@ import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from importlib.util import find_spec
 from io import FileIO
 from itertools import count
 from pathlib import Path
@@ -42,6 +41,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import PACKAGE, prefixes, resource
 from rths_nodes.core.text_files import read_text, reason
 from rths_nodes.core.yaml_text import dump, parse
+from rths_nodes.recording import plain
 from rths_nodes.recording.records import (
     INFORMATION,
     LIBRARY,
@@ -117,8 +117,6 @@ def _split(kind: str) -> tuple[str, str]:
 
 
 def _text(package: str, name: str) -> str:
-    if package == PACKAGE and _installed(package, f"{name}.msg"):
-        return wire.definition(name)
     if file := _installed(package, f"{name}.msg"):
         return file.read_text(encoding="utf-8")
     if text := _WITHOUT_ROS.get(f"{package}/{name}"):
@@ -303,9 +301,8 @@ class Inventory:
     """
 
     def __init__(self) -> None:
-        self.schemas: dict[int, Schema] = {
-            0: Schema(id=0, data=b"", encoding="", name="")
-        }  # 0 is for channels without a schema
+        # 0 is for channels without a schema
+        self.schemas: dict[int, Schema] = {0: Schema(id=0, data=b"", encoding="", name="")}
         self.channels: dict[int, Channel] = {}
         self.counts: dict[int, int] = {}
         self.stated: dict[int, int] | None = None
@@ -371,17 +368,11 @@ class Recovered:
     notes: tuple[str, ...] = ()
 
 
-def _compression() -> CompressionType:
-    for module, kind in (("zstandard", CompressionType.ZSTD), ("lz4", CompressionType.LZ4)):
-        if find_spec(module):
-            return kind
-    return CompressionType.NONE
-
-
 class _Copy(Inventory):
     def __init__(self, out: IO[bytes]) -> None:
         super().__init__()
-        self._writer = McapWriter(out, chunk_size=_CHUNK_SIZE, compression=_compression(), enable_data_crcs=True)
+        zstd = CompressionType.ZSTD  # a dependency of the package mcap
+        self._writer = McapWriter(out, chunk_size=_CHUNK_SIZE, compression=zstd, enable_data_crcs=True)
         self._writer.start(profile="ros2", library=LIBRARY)
         self._schemas: dict[int, int] = {0: 0}
         self._channels: dict[int, int] = {}
@@ -429,8 +420,7 @@ class _Copy(Inventory):
             "custom_data": dict(self.information) or None,
             "ros_distro": self.distribution,
         }
-        metadata = {"serialized_metadata": dump(bag), "ROS_DISTRO": self.distribution}
-        self._writer.add_metadata(ROSBAG2, metadata)
+        self._writer.add_metadata(ROSBAG2, {"serialized_metadata": dump(bag), "ROS_DISTRO": self.distribution})
         self._writer.finish()
         return dump({BAG: bag})
 
@@ -474,7 +464,7 @@ def index(path: Path, target: Path | None = None, recovering: bool = False) -> R
             text = copy.finish(target.name)
             out.flush()
             os.fsync(out.fileno())
-        write_metadata(target.with_name(METADATA), text)
+        plain.write(target.with_name(METADATA), text.encode())
         notes = contents.damage + (_kept(path) if target == path and (contents.damage or lost > _TORN) else [])
         part.replace(target)
     except (OSError, McapError, RecordingError) as error:
@@ -514,12 +504,6 @@ def _kept(path: Path) -> list[str]:
     except OSError:  # the file system does not support links
         path.replace(kept)
     return [f"the damaged file was saved as {kept.name}"]
-
-
-def write_metadata(path: Path, text: str) -> None:
-    part = path.with_name(path.name + _PART)
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 @attrs.frozen
@@ -602,15 +586,12 @@ def _unfinished(file: Path, path: Path | str) -> Bag:
     inventory = Inventory()
     contents = _scanned(file, inventory, lenient=True)
     lost = f" (lost bytes: {contents.lost_bytes})" if contents.lost_bytes else ""
+    state, hint = "was not finished by its recorder", f". Finish the recording with rths recover {path}"
     with file.open("rb") as stream:
-        in_use = locked(stream)
-    if in_use:
-        state, hint = "is being recorded or recovered now", ""
-    else:
-        state, hint = "was not finished by its recorder", f". Finish the recording with rths recover {path}"
-    note = f"{path}: {state}; only the complete part is read{lost}{hint}"
-    notes = (note, *(f"{path}: {damage}" for damage in contents.damage))
-    return _bag(file, inventory, inventory.counts, contents.size, notes)
+        if locked(stream):
+            state, hint = "is being recorded or recovered now", ""
+    notes = [f"{state}; only the complete part is read{lost}{hint}", *contents.damage]
+    return _bag(file, inventory, inventory.counts, contents.size, tuple(f"{path}: {note}" for note in notes))
 
 
 def _bag(
@@ -639,11 +620,10 @@ def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
     if out is not None:
         check_free(Path(out))
     try:
-        if footer_of(path) is not None:
-            messages = _undamaged(path)
-            if messages is not None:
-                notes = _restored_metadata(path) if Path(directory).is_dir() and out is None else ()
-                return Recovered(messages, 0, True, Path(directory), notes)
+        if footer_of(path) is not None and (inventory := _undamaged(path)) is not None:
+            in_place = Path(directory).is_dir() and out is None
+            notes = _restored_metadata(path, inventory.bag_metadata) if in_place else ()
+            return Recovered(inventory.messages, 0, True, Path(directory), notes)
         with path.open("rb") as stream:
             _check_own(path, stream)
             if locked(stream):
@@ -664,8 +644,8 @@ def _check_own(path: Path, stream: IO[bytes]) -> None:
         raise ConfigError(f"{path}: was recorded by {stated!r}, not by rths_nodes; try `mcap recover`")
 
 
-def _undamaged(path: Path) -> int | None:
-    """Return the number of messages of an indexed file; None if it is damaged, or differs from its index."""
+def _undamaged(path: Path) -> Inventory | None:
+    """Return the contents of an indexed file; None if it is damaged, or differs from its index."""
     inventory = Inventory()
     try:
         complete = _summarised(path, inventory)
@@ -675,7 +655,7 @@ def _undamaged(path: Path) -> int | None:
     stated = inventory.stated if complete else inventory.counts
     if lost_bytes or stated is None or inventory.messages != sum(stated.values()):
         return None
-    return inventory.messages
+    return inventory
 
 
 def _recovered_in(path: Path, directory: Path) -> Recovered:
@@ -693,18 +673,16 @@ def _recovered_in(path: Path, directory: Path) -> Recovered:
         raise
 
 
-def _restored_metadata(path: Path) -> tuple[str, ...]:
+def _restored_metadata(path: Path, text: str) -> tuple[str, ...]:
     file = path.with_name(METADATA)
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         if isinstance(parse(read_text(file), file.name)[BAG], dict):
             return ()
-    inventory = Inventory()
-    _summarised(path, inventory)
     try:
-        bag = parse(inventory.bag_metadata, file.name)
+        bag = parse(text, file.name)
     except ConfigError:
         bag = None
     if not isinstance(bag, dict):
         return ()  # another recorder made this file, or it has no metadata of rosbag2
-    write_metadata(file, dump({BAG: bag}))
+    plain.write(file, dump({BAG: bag}).encode())
     return (f"{file.name} was missing or damaged and has been written again",)

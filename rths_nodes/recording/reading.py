@@ -231,14 +231,13 @@ class _Contents:
         }
 
     def updating(self, dt: float) -> Data:
-        batches = self._batches[TOPIC]
-        if not batches:
+        columns = self.columns(TOPIC)
+        if not columns:
             return {}
-        samples = np.concatenate([batch[STREAMS[TOPIC]] for batch in batches]).astype(np.int64)
-        values = np.vstack([batch["values"].reshape(len(batch["values"]), -1) for batch in batches])
-        samples, rows = np.unique(samples, return_index=True)
+        samples, rows = np.unique(columns[STREAMS[TOPIC]].astype(np.int64), return_index=True)
+        values = columns["values"].reshape(len(columns["values"]), -1)[rows]
         names = _named(self._updating_names, values.shape[1])
-        return {"updating_names": names, "updating_time": samples * dt, "updating": values[rows]}
+        return {"updating_names": names, "updating_time": samples * dt, "updating": values}
 
     def _metrics(self) -> dict[str, object]:
         metrics = unflatten(self._numbers, "metrics")

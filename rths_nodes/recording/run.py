@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data of a test: arrays, scenario, indices and timing; independent of ROS."""
+"""Data of a test: arrays, scenario, indices and timing, independent of ROS; columns with units, and tables."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rths_nodes.core import yaml_text
 from rths_nodes.core.data import Data
 from rths_nodes.core.samples import (
     EMPTY,
@@ -24,6 +26,7 @@ from rths_nodes.core.samples import (
     Measurement,
     Target,
 )
+from rths_nodes.core.text_files import write_columns
 from rths_nodes.loop.options import LOCKSTEP
 from rths_nodes.loop.scenario import assembly
 from rths_nodes.loop.scenario.assembly import Names
@@ -216,9 +219,6 @@ class Run:
         return arrays | {f"loads.{name}": value for name, value in loads.items() if isinstance(value, np.ndarray)}
 
 
-Tables = dict[str, Array]
-
-
 def _first(table: Array, rows: int) -> Array:
     values = np.full((rows, table.shape[1]), np.nan)
     values[: len(table)] = table[:rows]
@@ -313,7 +313,7 @@ class Collector:
         self._whole: Mapping[str, Mapping[str, Array]] | None = None
 
     @cached_property
-    def _tables(self) -> dict[str, Tables]:
+    def _tables(self) -> Rows:
         return {
             stream: {name: np.full((_ROWS, width), np.nan) for name, width in fields.items()}
             for stream, fields in self._wide.items()
@@ -364,35 +364,25 @@ class Collector:
     def updating(self, sample: int, values: Sequence[float]) -> None:
         self._updating.append((sample * self.scenario.dt, *values))
 
-    def _by_message(self) -> dict[str, dict[str, Array]]:
-        return {
-            stream: {
-                name: _first(table, 1 + (self._last_step if stream == "target" else self._last_sample))
-                for name, table in fields.items()
-            }
-            for stream, fields in self._tables.items()
-        }
-
-    def run(
-        self,
-        information: dict[str, str] | None = None,
-        metrics: dict[str, object] | None = None,
-        timing: dict[str, object] | None = None,
-        integrator: Mapping[str, object] | None = None,
-    ) -> Run:
+    def run(self, **results: Data) -> Run:
+        """Return the Run; ``results`` are its information, metrics, timing and results of the integrator."""
         learnt = np.array(self._updating).reshape(-1, 1 + len(self._names.updating))
+        rows = self._whole
+        if rows is None:
+            last = dict.fromkeys(self._wide, self._last_sample) | {"target": self._last_step}
+            rows = {
+                stream: {name: _first(table, 1 + last[stream]) for name, table in fields.items()}
+                for stream, fields in self._tables.items()
+            }
         return assembled(
             self.scenario,
-            self._by_message() if self._whole is None else self._whole,
+            rows,
             updating_names=self._names.updating,
             updating_time=learnt[:, 0],
             updating=learnt[:, 1:],
             dof_names=self._names.observed,
             compensator_names=self._names.state,
-            information=dict(information or {}),
-            metrics=dict(metrics or {}),
-            timing=dict(timing or {}),
-            integrator=dict(integrator or {}),
+            **{"information": {}} | {name: dict(values) for name, values in results.items()},
         )
 
 
@@ -405,3 +395,99 @@ def measurement_of(run: Run, sample: int) -> Measurement:
         rows = [np.concatenate(pair) for pair in zip(rows, behind, strict=True)]
     displacement, force, command = (row.copy() for row in rows)
     return Measurement(sample, displacement, force, command)
+
+
+UNITS_OF_AXES = {
+    "target": "m",
+    "command": "m",
+    "displacement": "m",
+    "force": "N",
+    "true_displacement": "m",
+    "true_force": "N",
+}
+UNITS_OF_DOF = {
+    "dof_displacement": "m",
+    "dof_velocity": "m/s",
+    "dof_acceleration": "m/s^2",
+    "exact_acceleration": "m/s^2",
+    "external_force": "N",
+    "restoring_force": "N",
+}
+
+UNITS_OF_LOADS = {"target": "N", "command": "N", "held": "m"} | {
+    name: unit for name, unit in UNITS_OF_AXES.items() if name not in ("target", "command")
+}
+LONGEST_FIELD = 31
+
+
+class History(NamedTuple):
+    """Holds the ``values`` of a quantity, ``(n,)`` or ``(n, len(columns))`` in ``unit``, and column names."""
+
+    name: str
+    values: Array
+    unit: str
+    columns: tuple[str, ...] = ()
+
+
+def samples_of(run: Run) -> list[History]:
+    histories = [History("time", run.time, "s")]
+    histories += [History(name, getattr(run, name), unit, run.axes) for name, unit in UNITS_OF_AXES.items()]
+    histories += [History("flags", run.flags.astype(float), "1")]
+    histories += [History("compensator", run.compensator, "", run.compensator_names)]
+    if (loads := run.loads) is not None:
+        units = UNITS_OF_LOADS.items()
+        histories += [History(f"load_{name}", getattr(loads, name), unit, loads.names) for name, unit in units]
+    return _recorded(histories)
+
+
+def steps_of(run: Run) -> list[History]:
+    histories = [History("step_time", run.step_time, "s")]
+    histories += [History(name, getattr(run, name), unit, run.dof_names) for name, unit in UNITS_OF_DOF.items()]
+    return _recorded(histories)
+
+
+def _recorded(histories: list[History]) -> list[History]:
+    return [history for history in histories if history.values.size and np.isfinite(history.values).any()]
+
+
+def groups_of(run: Run) -> list[tuple[str, list[History]]]:
+    time = History("updating_time", run.updating_time, "s")
+    updating = [time, History("updating", run.updating, "", run.updating_names)] if run.updating.size else []
+    groups = [("samples", samples_of(run)), ("steps", steps_of(run)), ("updating", updating)]
+    return [(name, histories) for name, histories in groups if histories]
+
+
+def facts_of(run: Run) -> dict[str, str]:
+    return dict(run.information) | {"scenario": yaml_text.dump(run.scenario.data())}
+
+
+def columns_of(histories: list[History]) -> dict[str, list[float]]:
+    columns = {}
+    for history in histories:
+        unit = f" ({history.unit})" if history.unit else ""
+        rows = history.values.reshape(len(history.values), -1).T.tolist()
+        for column, values in zip(history.columns or ("",), rows, strict=True):
+            columns[f"{column}.{history.name}{unit}" if column else f"{history.name}{unit}"] = values
+    return columns
+
+
+def write_csv(histories: list[History], path: Path) -> None:
+    """Write the columns, and create the folder. Missing rows and NaN become empty cells. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_columns(columns_of(histories), path)
+
+
+def write_mat(run: Run, path: Path) -> None:
+    from scipy.io import savemat
+
+    histories = [history for _, group in groups_of(run) for history in group]
+    values = {history.name: history.values for history in histories}
+    facts = {
+        "axes": np.array(run.axes, dtype=object),
+        "degrees_of_freedom": np.array(run.dof_names, dtype=object),
+        "compensator_names": np.array(run.compensator_names, dtype=object),
+        "updating_names": np.array(run.updating_names, dtype=object),
+        "units": {history.name: history.unit for history in histories},
+        "test": {name[:LONGEST_FIELD]: value for name, value in facts_of(run).items()},
+    }
+    savemat(path, values | facts, oned_as="column", do_compression=True)

@@ -49,7 +49,7 @@ class Topic:
     """One row of the table. ``name`` is absolute, or relative to the namespace of the rig or axis."""
 
     name: str
-    type: str
+    message: str
     publishers: tuple[str, ...]
     subscribers: tuple[str, ...]
     latched: bool = False
@@ -65,13 +65,15 @@ class Topic:
     best_effort: bool = False
     section: str = ""
     """Section of a scenario that requires this topic; empty if always required."""
+    package: str = "rths_nodes"
+    """Package of the message."""
 
     def wanted(self, scenario: object) -> bool:
         return not self.section or getattr(scenario, self.section) is not None
 
     @property
-    def message(self) -> str:
-        return self.type.rpartition("/")[2]
+    def type(self) -> str:
+        return f"{self.package}/msg/{self.message}"
 
     @property
     def for_onlookers(self) -> bool:
@@ -85,34 +87,18 @@ class Topic:
         return 1 if self.latched else self.depth
 
 
-def _type_of(message: str) -> str:
-    return f"rths_nodes/msg/{message}"
-
-
 def _stream(name: str, message: str, publisher: str, *subscribers: str) -> Topic:
     # an external recording lost 0.1-6 % of the messages with depth 1
-    return Topic(name, _type_of(message), (publisher,), subscribers, False, 2000, True)
-
-
-def _early(name: str, message: str, publishers: tuple[str, ...], *subscribers: str) -> Topic:
-    return Topic(name, _type_of(message), publishers, subscribers, latched=True, handshake=True)
-
-
-def _clock(name: str, publishers: tuple[str, ...], subscribers: tuple[str, ...]) -> Topic:
-    return Topic(name, _type_of("ClockProbe"), publishers, subscribers, recorded=False, apart=True)
+    return Topic(name, message, (publisher,), subscribers, depth=2000, stream=True)
 
 
 STATES, TARGETS, COMMANDS = JOINTS = ("joint_states", "joint_targets", "joint_commands")
 """JointState topics with the measured, target and commanded states of the axes."""
 
-
-def _joints(name: str) -> Topic:
-    return Topic(name, "sensor_msgs/msg/JointState", (MONITOR,), (), recorded=False)
-
-
 TEST_STATE = "test_state"
-
 TRIP = "trip"
+_LED = (*LOOP[:2], MONITOR, RECORDER, AXIS)
+"""Roles of the nodes that the actuator node leads."""
 
 TOPICS: dict[str, Topic] = {
     topic.name: topic
@@ -123,35 +109,35 @@ TOPICS: dict[str, Topic] = {
         _stream("true_state", "Measurement", ACTUATOR, RECORDER),
         _stream("compensator_state", "CompensatorState", COMPENSATOR, RECORDER),
         replace(_stream("updating_state", "CompensatorState", INTEGRATOR, RECORDER), section="updating"),
-        Topic("sync_status", _type_of("SyncStatus"), (MONITOR,), (RECORDER, CONSOLE), depth=100),
+        Topic("sync_status", "SyncStatus", (MONITOR,), (RECORDER, CONSOLE), depth=100),
         # Latched: a late subscriber still receives the state of the test.
-        Topic(TEST_STATE, _type_of("TestState"), (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), True),
-        _early("node_status", "NodeStatus", ROLES, ACTUATOR, RECORDER, CONSOLE),
-        _early(TRIP, "Trip", (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), ACTUATOR, RECORDER),
-        Topic(FORMER_TRIP, "std_msgs/msg/Empty", (), (ACTUATOR,), recorded=False),
-        Topic("summary", _type_of("Summary"), ROLES, (RECORDER, CONSOLE), True),
-        Topic("progress", _type_of("Progress"), (MONITOR, RECORDER), (ACTUATOR, CONSOLE), recorded=False),
+        Topic(TEST_STATE, "TestState", (ACTUATOR,), (*_LED, CONSOLE), latched=True),
+        Topic("node_status", "NodeStatus", ROLES, (ACTUATOR, RECORDER, CONSOLE), latched=True, handshake=True),
+        Topic(TRIP, "Trip", (*_LED, CONSOLE), (ACTUATOR, RECORDER), latched=True, handshake=True),
+        Topic(FORMER_TRIP, "Empty", (), (ACTUATOR,), recorded=False, package="std_msgs"),
+        Topic("summary", "Summary", ROLES, (RECORDER, CONSOLE), latched=True),
+        Topic("progress", "Progress", (MONITOR, RECORDER), (ACTUATOR, CONSOLE), recorded=False),
         # Clock offsets of several machines, before and after a test.
-        _clock("clock_question", (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, AXIS)),
-        _clock("clock_answer", (*LOOP[:2], MONITOR, RECORDER, AXIS), (ACTUATOR,)),
+        Topic("clock_question", "ClockProbe", (ACTUATOR,), _LED, recorded=False, apart=True),
+        Topic("clock_answer", "ClockProbe", _LED, (ACTUATOR,), recorded=False, apart=True),
         # For plotting and robot tools, at the rate of sync_status: measured, target and commanded states.
-        *map(_joints, JOINTS),
+        *(Topic(name, "JointState", (MONITOR,), (), recorded=False, package="sensor_msgs") for name in JOINTS),
         # For other subscribers: curves in columns of 10 ms, and their names.
-        Topic("live", _type_of("Live"), (MONITOR,), (), depth=20, recorded=False, best_effort=True),
-        Topic("live_curves", _type_of("LiveCurves"), (MONITOR,), (), latched=True, recorded=False),
+        Topic("live", "Live", (MONITOR,), (), depth=20, recorded=False, best_effort=True),
+        Topic("live_curves", "LiveCurves", (MONITOR,), (), latched=True, recorded=False),
     )
 }
 
 TRIP_REQUESTS = tuple(
-    Topic(TRIP, _type_of("Trip"), (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
+    Topic(TRIP, "Trip", (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
 )
 """Two subscriptions for trip requests from other programs. Only the volatile subscription matches volatile
 publishers. Only the latched subscription receives earlier messages from latched publishers."""
 
-DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
+DIAGNOSTICS = Topic("/diagnostics", "DiagnosticArray", ROLES, (), recorded=False, package="diagnostic_msgs")
 """Diagnostics, with the absolute name that ROS tools expect."""
 
-CLOCK = Topic("/clock", "rosgraph_msgs/msg/Clock", (ACTUATOR,), (), recorded=False)
+CLOCK = Topic("/clock", "Clock", (ACTUATOR,), (), recorded=False, package="rosgraph_msgs")
 """Simulated time, published only in lockstep and on request."""
 
 ALSO_RECORDED = (DIAGNOSTICS.name, "/rosout")
@@ -171,8 +157,8 @@ AXIS_TOPICS: dict[str, Topic] = {
 OPERATOR_TOPICS: dict[str, Topic] = {
     topic.name: topic
     for topic in (
-        Topic("procedure_state", _type_of("TestState"), (OPERATOR,), (), True, recorded=False),
-        Topic("rig_state", _type_of("Measurement"), (OPERATOR,), (), recorded=False),
+        Topic("procedure_state", "TestState", (OPERATOR,), (), latched=True, recorded=False),
+        Topic("rig_state", "Measurement", (OPERATOR,), (), recorded=False),
         *(replace(TOPICS[name], publishers=(OPERATOR,)) for name in ("live", "live_curves")),
     )
 }
@@ -198,6 +184,11 @@ def logger_of(namespace: str) -> str:
 
 def role_of(peer: str) -> str:
     return peer.rpartition("/")[2]
+
+
+def options_of(role: str) -> dict[str, options.Option]:
+    offered = options.options(options.NODE)
+    return {name: option for name, option in offered.items() if not option.roles or role in option.roles}
 
 
 def published_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from messages import naming
 
-from rths_nodes.analysis.identification.characteristics import Cyclic, at_small, cyclic, equivalent
+from rths_nodes.analysis.identification.experiments import Cyclic, at_small, cyclic, equivalent
 
 DT, FREQUENCY, CYCLES, AMPLITUDE = 1.0 / 1024.0, 1.7, 5, 0.01
 OMEGA = 2.0 * math.pi * FREQUENCY

@@ -28,9 +28,8 @@ import rths_nodes
 from rths_nodes.analysis import figures
 from rths_nodes.analysis.figures import analyses
 from rths_nodes.analysis.figures import drawing as files
-from rths_nodes.analysis.figures.drawing import Base, Drawing, Recordings, save
+from rths_nodes.analysis.figures.drawing import STYLE, Base, Drawing, Recordings, in_style, on_paper, save, styled
 from rths_nodes.analysis.figures.histories import compared
-from rths_nodes.analysis.figures.style import STYLE, in_style, on_paper, styled
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report.document import render
 from rths_nodes.app.api import stability as judge

@@ -13,9 +13,8 @@ from loop_parts import simulate
 from messages import naming
 
 from rths_nodes.analysis.figures import histories
-from rths_nodes.analysis.figures.drawing import Drawing, Recordings
+from rths_nodes.analysis.figures.drawing import LIMIT, Drawing, Recordings
 from rths_nodes.analysis.figures.histories import residual, response_spectrum
-from rths_nodes.analysis.figures.style import LIMIT
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario.assembly import Assembly

@@ -11,8 +11,7 @@ from messages import mentions, naming
 from numpy.typing import NDArray
 
 from rths_nodes.analysis.iteration import corrections, learning
-from rths_nodes.analysis.iteration.convergence import CONVERGED, DIVERGED, ENDED, EXHAUSTED, SOFTENED, Row, Rule
-from rths_nodes.analysis.iteration.corrections import RELAXATIONS, Specimens, Step, Substructure
+from rths_nodes.analysis.iteration.corrections import Relaxation, Row, Settings, Specimens, Step, Substructure
 from rths_nodes.analysis.iteration.learning import Spectra, noise_rms, rms
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
@@ -143,7 +142,7 @@ def oscillator(tested: float) -> Substructure:
 def residuals(name: str, tested: float, runs: int, omega: float = 1.0) -> tuple[list[Array], Substructure]:
     """Residual displacement of each run on a perfect rig, starting from the motion without specimen."""
     part, spectra = oscillator(tested), Spectra(SAMPLES, DT)
-    rule, target, rests = RELAXATIONS[name](omega, part), part.under(np.zeros((SAMPLES, 1))), []
+    rule, target, rests = Relaxation(name, omega, part), part.under(np.zeros((SAMPLES, 1))), []
     for _ in range(runs):
         force = tested * target[:, 0]
         computed = part.under(force)
@@ -192,7 +191,7 @@ def test_quasi_newton_converges_beyond_bound() -> None:
 def test_aitken_finds_optimal_relaxation() -> None:
     """A factor of -0.7 at all frequencies: the relaxation is 1 / 1.7."""
     part = oscillator(5000.0)
-    rule: Any = RELAXATIONS["aitken"](1.0, part)
+    rule: Any = Relaxation("aitken", 1.0, part)
     target, motion = np.zeros((SAMPLES, 3, 1)), burst()[:, :, None]
     for _ in range(3):
         computed = motion - 0.7 * target
@@ -244,16 +243,16 @@ def rows(*errors: float, answer: float = 1.0) -> list[Row]:
 
 
 def test_rule_returns_verdicts() -> None:
-    rule = Rule(runs=4, tolerance=0.5)
+    rule = Settings(corrections.HISTORY, runs=4, tolerance=0.5)
     assert rule.verdict(rows(9.0, 4.0)) == ("", "")
-    assert rule.verdict(rows(9.0, 0.4))[0] == CONVERGED
-    assert Rule(4, 0.01).verdict(rows(9.0, 0.19))[0] == CONVERGED  # the noise
+    assert rule.verdict(rows(9.0, 0.4))[0] == corrections.CONVERGED
+    assert Settings(corrections.HISTORY, 4, 0.01).verdict(rows(9.0, 0.19))[0] == corrections.CONVERGED  # the noise
     assert rule.verdict(rows(3.0, 4.0))[0] == ""
-    assert rule.verdict(rows(3.0, 4.0, 5.0))[0] == DIVERGED
-    assert rule.verdict(rows(9.0, 4.0, 3.0, 2.0))[0] == EXHAUSTED
-    assert rule.verdict([*rows(9.0), Row(2, "tripped", "stroke")]) == (ENDED, "run 2 tripped: stroke")
+    assert rule.verdict(rows(3.0, 4.0, 5.0))[0] == corrections.DIVERGED
+    assert rule.verdict(rows(9.0, 4.0, 3.0, 2.0))[0] == corrections.EXHAUSTED
+    assert rule.verdict([*rows(9.0), Row(2, "tripped", "stroke")]) == (corrections.ENDED, "run 2 tripped: stroke")
     verdict, reason = rule.verdict(rows(9.0, 4.0, answer=0.94))
-    assert verdict == SOFTENED
+    assert verdict == corrections.SOFTENED
     assert mentions(reason, "a", "6 %", "force", "run 1")
     assert rule.verdict(rows(9.0, 4.0, answer=0.96))[0] == ""
 
@@ -261,4 +260,4 @@ def test_rule_returns_verdicts() -> None:
 @pytest.mark.parametrize("wrong", [{"runs": 0}, {"runs": 51}, {"tolerance": 0.0}, {"tolerance": 101.0}])
 def test_rule_out_of_bounds_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="must be"):
-        Rule(**wrong)
+        Settings(corrections.HISTORY, **wrong)

@@ -14,7 +14,7 @@ from rewritten_recordings import without
 
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.identification.estimate import estimate
+from rths_nodes.analysis.identification.from_recording import estimate
 from rths_nodes.analysis.overlay import Aligned, differences
 from rths_nodes.analysis.report.document import render
 from rths_nodes.app import hosts

@@ -19,10 +19,11 @@ from rths_nodes.analysis.identification.frequency_responses import (
     NONE,
     Experiment,
     FrequencyResponse,
+    Identified,
     frequency_response,
+    identify,
 )
 from rths_nodes.analysis.identification.from_recording import axis_models, polynomials, simulated, usable
-from rths_nodes.analysis.identification.output_error import Identified, identify
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import terminal
 from rths_nodes.app.studies import identification
@@ -33,7 +34,7 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.files import from_text, override, replace
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.models.file import save
+from rths_nodes.mechanics.loading_model import save
 from rths_nodes.recording.run import Run
 
 DT = 1.0 / 1024.0

@@ -12,10 +12,9 @@ from loop_parts import simulate
 from messages import naming
 
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.linear_reference import BLOCK, recursion
 from rths_nodes.analysis.published_indices import axes_of, reference_displacement
 from rths_nodes.analysis.report.document import render
-from rths_nodes.analysis.response_errors import response, response_errors, whole_response
+from rths_nodes.analysis.response_errors import BLOCK, recursion, response, response_errors, whole_response
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import studies
 from rths_nodes.app.studies.identification import expected_rms, fitted_up_to

@@ -23,14 +23,13 @@ import pytest
 from messages import each_mentions, mentions
 
 import rths_nodes
-from rths_nodes.analysis import energy, figures
+from rths_nodes.analysis import figures
 from rths_nodes.analysis.figures.drawing import RASTER, Recordings
 from rths_nodes.analysis.figures.histories import bars
-from rths_nodes.analysis.histories import Evaluation, strongest
+from rths_nodes.analysis.histories import Evaluation, energies, ground_acceleration, strongest
 from rths_nodes.analysis.overlay import Aligned, check, differences, names, on_times
-from rths_nodes.analysis.report import document, overlay
+from rths_nodes.analysis.report import document
 from rths_nodes.analysis.report.document import NO_SAFETY, render, write_report
-from rths_nodes.analysis.report.overlay import Compared
 from rths_nodes.analysis.units import rounded
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
@@ -327,8 +326,8 @@ def test_report_excludes_soft_start(two_figures: None) -> None:
     assert percent == pytest.approx(run.metrics["hsem_percent"], rel=1e-9)
     again = Evaluation(run).indices()["story_1"]
     assert {key: again[key] for key in index} == pytest.approx(index, rel=1e-9)
-    energies = energy.energies(Evaluation(run))
-    assert all(not values[: run.scenario.soft_start_steps].any() for values in energies.values())
+    parts = energies(Evaluation(run))
+    assert all(not values[: run.scenario.soft_start_steps].any() for values in parts.values())
     html = render(run)
     assert mentions(html, "Flagged", first - 1)
     assert f"soft start ({first - 1})" in html
@@ -483,7 +482,7 @@ def test_running_indices_of_several_axes_end_at_indices_of_test() -> None:
 
 def test_input_energy_equals_sum_of_parts() -> None:
     run = paper()
-    parts = energy.energies(Evaluation(run))
+    parts = energies(Evaluation(run))
     total = parts.pop("input")
     balance = total - sum(parts.values())
     assert np.abs(balance).max() < 0.03 * total.max()  # the explicit algorithm's velocity leads by half a step
@@ -496,7 +495,7 @@ def test_ground_acceleration_equals_record() -> None:
     structure = assembly.structure
     force = assembly.external_force[: len(run.external_force)]
     np.testing.assert_allclose(
-        energy.ground_acceleration(Evaluation(run)), -force[:, 0] / structure.mass[0, 0], rtol=1e-12
+        ground_acceleration(Evaluation(run)), -force[:, 0] / structure.mass[0, 0], rtol=1e-12
     )
 
 
@@ -597,7 +596,8 @@ def test_names_are_shortest_distinct_endings() -> None:
 
 def test_page_lists_unfinished_tests_first(tmp_path: Path) -> None:
     stopped = recorded("chen_ricles_2010", "axes.story_1.limits.force=2.0e5")
-    overlay.write([Compared("A", recorded("chen_ricles_2010")), Compared("B<i>", stopped)], tmp_path / "page.html")
+    tests = [("A", recorded("chen_ricles_2010"), None), ("B<i>", stopped, None)]
+    document.write_comparison(tests, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     first = re.search(r'<header>\s*<p class="first">(.*?)</p>', page)
     assert first

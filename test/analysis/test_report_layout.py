@@ -18,7 +18,7 @@ import rths_nodes
 from rths_nodes.analysis import figures
 from rths_nodes.analysis.figures import histories
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.report import document
+from rths_nodes.analysis.report import tables
 from rths_nodes.analysis.report.document import css_text, render
 from rths_nodes.analysis.report.procedure import grid
 from rths_nodes.analysis.report.tables import Row, Table
@@ -199,11 +199,11 @@ def leaves(data: Any, path: str = "") -> Iterator[tuple[str, str]]:
 def test_every_scenario_value_is_in_a_table(name: str) -> None:
     scenario: Scenario = files.load(name)
     data = scenario.data()
-    sections = document.sections(scenario)
+    sections = tables.parameters(scenario)
     shown = {(row.title, value) for section in sections for row in section.table.rows for value in row.values}
     shown |= {("type", section.type) for section in sections}
     axes = data.pop("axes")
-    for key in document.LEFT_OUT:
+    for key in tables.LEFT_OUT:
         data.pop(key)
     expected = {(path.partition(".")[2] or path, value) for path, value in leaves(data)}
     expected |= {entry for axis in axes.values() for entry in leaves({"axis": axis}, "") if entry[0] != "axis"}

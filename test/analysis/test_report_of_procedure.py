@@ -21,7 +21,7 @@ from rths_nodes.analysis import figures
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report.document import first_line, render, write_record
 from rths_nodes.analysis.report.procedure import DIRECT
-from rths_nodes.analysis.report.set_up import floors, parts
+from rths_nodes.analysis.report.tables import floors, set_up
 from rths_nodes.analysis.share_of_structure import MEASURED, MODEL, STATED, partition
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
@@ -411,7 +411,7 @@ def test_set_up_has_cautions_of_test() -> None:
     overrides, sections = ["duration=0.1", "axes.story_1.specimen.stiffness=7.6e3"], {}
     for name, selected in (("good", overrides[:1]), ("soft", overrides)):
         evaluation = Evaluation(hosts.run("chen_ricles_2010", selected, rig="bench_simulated").read())
-        (sections[name],) = (section for section in parts(evaluation, None) if section.title == "Cautions")
+        (sections[name],) = (section for section in set_up(evaluation, None) if section.title == "Cautions")
     assert (sections["good"].words, sections["good"].items) == (("None.",), ())
     file_caution, integrator_caution = sections["soft"].items
     assert mentions(file_caution, "axes.story_1.specimen.stiffness", "7600 N/m", "7.6e+06 N/m")

@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loop_parts import make, simulate
+from loop_parts import make, simulate, spring_specimen
 from messages import naming
 
-from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop
 from rths_nodes.analysis.stability.crossings import PER_DECADE, growing_motions, ratio_limit, settle
 from rths_nodes.analysis.stability.impulses import Way
 from rths_nodes.analysis.stability.judgement import judge, judge_loop
+from rths_nodes.analysis.stability.loops import CHANGED, HZ, MARGINAL, ContinuousLoop, Lines, SampledLoop
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
-from rths_nodes.analysis.stability.sampled_loop import CHANGED, MARGINAL, Lines, SampledLoop
-from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import taps
@@ -29,7 +27,6 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.structure import transition
 
 INTEGRATORS: dict[str, dict[str, Any]] = {
@@ -420,7 +417,7 @@ OFFSETS = np.linspace(0.0, 1.0, 11)
 def oscillators(omega: Array, growth: Array) -> ContinuousLoop:
     """Independent unit masses on springs under test with roots ``growth`` +- j ``omega``, rig without delay."""
     one = np.eye(len(omega))
-    springs = tuple(SmallSpecimen.spring(float(stiffness)) for stiffness in omega**2 + growth**2)
+    springs = tuple(spring_specimen(float(stiffness)) for stiffness in omega**2 + growth**2)
 
     def undelayed(w: Array) -> Array:
         return taps(w, [1.0], [0.0])

@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loop_parts import make, simulate
+from loop_parts import make, simulate, spring_specimen
 from messages import mentions, naming
 
 from rths_nodes.analysis.cautions import cautions
-from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
 from rths_nodes.analysis.stability.crossings import growing_motions
-from rths_nodes.analysis.stability.impulses import Impulses
 from rths_nodes.analysis.stability.judgement import (
     LEAST_MARGIN,
     Judgement,
@@ -26,8 +24,8 @@ from rths_nodes.analysis.stability.judgement import (
     judge,
     judge_loop,
 )
+from rths_nodes.analysis.stability.loops import HZ, ContinuousLoop, Impulses, Response
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
-from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.control.compensators.polynomial import weights
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError
@@ -79,7 +77,7 @@ def spring(
     """Unit mass on a spring with w0 delay = ``phase``, of which ``share`` is under test; ``tested`` damping."""
     w0, eye = phase / DELAY, np.eye(1)
     damping, stiffness = 2.0 * damping_ratio * w0 * eye, (1.0 - share) * w0**2 * eye
-    specimen = SmallSpecimen.spring(share * w0**2, tested)
+    specimen = spring_specimen(share * w0**2, tested)
     return looped(eye, damping, stiffness, [specimen], [late(DELAY)], eye, order)
 
 
@@ -381,7 +379,7 @@ def test_assumptions_are_stated() -> None:
 
 def test_uncoupled_structures_are_judged_separately() -> None:
     """All modes occur, the critical delay is the smaller, the numbers of growing motions add up."""
-    tested = [SmallSpecimen.spring(50.0), SmallSpecimen.spring(300.0)]
+    tested = [spring_specimen(50.0), spring_specimen(300.0)]
     both = frame([late(0.001)] * 2, tested, np.eye(2))
     alone = [
         looped(
@@ -410,7 +408,7 @@ def test_uncoupled_structures_are_judged_separately() -> None:
 def test_brace_between_masses_has_exact_modes() -> None:
     """T = [-1, 1]: with a perfect rig the modes are those of M^-1 (K + T' k T)."""
     axes_of = np.array([[-1.0, 1.0]])
-    loop = frame([late(0.0)], [SmallSpecimen.spring(80.0)], axes_of)
+    loop = frame([late(0.0)], [spring_specimen(80.0)], axes_of)
     whole = np.diag([100.0, 700.0]) + 80.0 * np.array([[1.0, -1.0], [-1.0, 1.0]])
     omega = np.sqrt(np.linalg.eigvalsh(whole))
     result = judge_loop(loop)
@@ -421,7 +419,7 @@ def test_brace_between_masses_has_exact_modes() -> None:
 
 
 def test_delay_of_one_axis_destabilises_its_mode() -> None:
-    tested = [SmallSpecimen.spring(50.0), SmallSpecimen.spring(300.0)]
+    tested = [spring_specimen(50.0), spring_specimen(300.0)]
     result = judge_loop(frame([late(0.0), late(0.01)], tested, np.eye(2)))
     assert not result.stable
     assert [mode.stable for mode in result.modes] == [True, False]
@@ -434,7 +432,7 @@ def test_conditionally_stable_loop_has_least_gain() -> None:
     Without a delay the damping is c (gain - 0.4): unstable below 0.4.
     """
     w0, eye = 10.0, np.eye(1)
-    dashpot = SmallSpecimen.spring(0.0, 1.0)
+    dashpot = spring_specimen(0.0, 1.0)
     loop = looped(eye, -0.4 * eye, w0**2 * eye, [dashpot], [late(0.0)], eye)
     result = judge_loop(loop)
     assert result.stable
@@ -451,7 +449,7 @@ def test_conditionally_stable_loop_has_least_gain() -> None:
 def test_growth_without_oscillation_is_detected() -> None:
     """A column beyond its buckling load: one real root."""
     eye = np.eye(1)
-    column = SmallSpecimen.spring(5.0)
+    column = spring_specimen(5.0)
     loop = looped(eye, 0.1 * eye, -9.0 * eye, [column], [late(0.0)], eye)
     result = judge_loop(loop)
     assert (result.stable, result.growing) == (False, 1)
@@ -476,7 +474,7 @@ def test_small_specimens_have_closed_forms() -> None:
 def test_modes_with_inner_state_solve_characteristic_equation() -> None:
     """Eigenvalues with the inner state against zeros of the characteristic equation."""
     small = SmallSpecimen.of(make("specimen", "maxwell_damper", series_stiffness=300.0, damping=20.0))
-    loop = frame([late(0.0), late(0.0)], [small, SmallSpecimen.spring(10.0)], np.eye(2))
+    loop = frame([late(0.0), late(0.0)], [small, spring_specimen(10.0)], np.eye(2))
     motions = loop.states(np.eye(2)[None])[0]
     assert len(motions) == 5
     np.testing.assert_allclose(loop.characteristic(motions), 0.0, atol=1e-9)
@@ -579,7 +577,7 @@ def test_coupled_responses_in_series_are_multiplied() -> None:
 
 def test_compensator_may_couple_axes() -> None:
     """Exchanging the targets of two axes compensates exchanged axes."""
-    tested = [SmallSpecimen.spring(50.0), SmallSpecimen.spring(300.0)]
+    tested = [spring_specimen(50.0), spring_specimen(300.0)]
     correct = frame([late(0.001)] * 2, tested, np.eye(2))
     swap = np.array([[0.0, 1.0], [1.0, 0.0]])
     crossed = replace(correct, compensator=lambda omega: np.ones((len(omega), 1, 1)) * swap)

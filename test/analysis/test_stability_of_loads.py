@@ -12,8 +12,8 @@ import pytest
 from messages import mentions, naming
 from scipy.optimize import fsolve
 
-from rths_nodes.analysis.stability.force_loops import ForceLoop
 from rths_nodes.analysis.stability.judgement import Judgement, is_stable, judge
+from rths_nodes.analysis.stability.loops import ForceLoop
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.force_control import NODES

@@ -15,16 +15,14 @@ import pytest
 from messages import each_mentions, mentions
 
 from rths_nodes.analysis.figures import studies
-from rths_nodes.analysis.figures.drawing import Drawing, on_page
-from rths_nodes.analysis.figures.style import STYLE
+from rths_nodes.analysis.figures.drawing import STYLE, Drawing, on_page
 from rths_nodes.analysis.index_definitions import definition, magnitude_title
-from rths_nodes.analysis.report import studies as pages
+from rths_nodes.analysis.report import document as pages
 from rths_nodes.analysis.study_table import StudyTable, index_title, percentile
 from rths_nodes.app.studies import scoreboard
-from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.competition import write_board
-from rths_nodes.app.studies.results import Scoreboard
 from rths_nodes.app.studies.runs import known_indices
+from rths_nodes.app.studies.scoreboard import Candidate, Scoreboard
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.schema import Case
@@ -56,7 +54,7 @@ def test_unfinished_run_counts_as_worst() -> None:
     outcomes = ["tripped"] * 7 + ["finished"] * 43
     columns = {"name": [*map(str, values)], "outcome": outcomes, "reason": [""] * 50, "J2": values}
     study = StudyTable("mine", "", "scenario", columns, (), ("J2",))
-    (spread,) = study.spreads("J2", study.cells())
+    (spread,) = study.spreads("J2")
     assert (spread.runs, spread.failed, spread.finished) == (50, 7, "43 of 50")
     assert spread.median == 32.5  # 29 without the trips
     assert spread.low == 10.0
@@ -65,7 +63,7 @@ def test_unfinished_run_counts_as_worst() -> None:
 
 def test_run_without_test_is_excluded_from_percentiles() -> None:
     study = table(outcome=["finished", "refused", "finished", "lost"])
-    x, y = study.spreads("J1", study.cells())
+    x, y = study.spreads("J1")
     assert (x.runs, x.failed, x.median, x.worst) == (2, 0, 2.5, 3.0)
     assert (y.runs, y.failed) == (0, 0)
     assert math.isnan(y.median)
@@ -73,12 +71,9 @@ def test_run_without_test_is_excluded_from_percentiles() -> None:
 
 def test_levels_are_evaluated_within_groups() -> None:
     study = table(law=["x"] * 4)
-    cells = study.cells("gain")
-    assert [(cell.group, cell.level, cell.rows.tolist()) for cell in cells] == [
-        ("x", "0.1", [0, 1]),
-        ("x", "0.2", [2, 3]),
-    ]
-    first, second = study.spreads("J1", cells)
+    first, second = study.spreads("J1", "gain")
+    assert (first.group, first.level, first.rows.tolist()) == ("x", "0.1", [0, 1])
+    assert (second.group, second.level, second.rows.tolist()) == ("x", "0.2", [2, 3])
     assert (first.runs, first.median, first.worst) == (2, 2.0, 3.0)
     assert (second.runs, second.failed, second.median) == (2, 1, math.inf)
 

@@ -19,8 +19,9 @@ from messages import each_mentions, mentions, naming
 
 import rths_nodes
 from rths_nodes.app import api, keywords
-from rths_nodes.app.studies import tasks
-from rths_nodes.app.studies.results import Scoreboard, Study
+from rths_nodes.app.studies import engine
+from rths_nodes.app.studies.scoreboard import Scoreboard
+from rths_nodes.app.studies.study import Study
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.polynomial import Polynomial
 from rths_nodes.core import Kernel, no_state, number, params, registry
@@ -104,7 +105,8 @@ def test_result_methods_have_examples(cls: type) -> None:
         "rths_nodes.analysis.stability.judgement",
         "rths_nodes.app.api",
         "rths_nodes.app.results",
-        "rths_nodes.app.studies.results",
+        "rths_nodes.app.studies.scoreboard",
+        "rths_nodes.app.studies.study",
         "rths_nodes.core.kernels",
         "rths_nodes.core.parameters",
     ],
@@ -302,7 +304,7 @@ def test_functions_reach_processes_with_source_file(monkeypatch: pytest.MonkeyPa
     """The translation to C reads the source there."""
     function = types.FunctionType(lead.__code__, {"__name__": "__main__"}, "lead")
     registry.add("compensator", function)
-    task = tasks.with_components(len)
+    task = engine.with_components(len)
     monkeypatch.setattr(registry, "_added", {})
     assert task([1, 2]) == 2
     ((_, received),) = registry.added()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from messages import mentions
 
-from rths_nodes.app.studies import design
+from rths_nodes.app.studies import study
 from rths_nodes.loop.scenario import files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -267,7 +267,7 @@ def test_large_studies_have_stated_number_of_runs(load_benchmark: Callable[[str]
 
     for name, share, runs in (("inverse", 0.02, 20), ("plants", 0.05, 5), ("marths", 0.005, 5)):
         _, path, *_ = large_studies.command(name, share, tmp_path)
-        assert design.load(path).count == runs, name
+        assert study.load(path).count == runs, name
 
 
 def test_iteration_page_has_factors_of_its_formula(load_benchmark: Callable[[str], Any]) -> None:

@@ -16,7 +16,7 @@ from messages import mentions
 import rths_nodes
 from rths_nodes.app.commands.check import described_file
 from rths_nodes.app.procedure import answers
-from rths_nodes.app.studies import entries
+from rths_nodes.app.studies import competition
 from rths_nodes.loop.commissioning import Commissioning
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.recording import bag, commissioning, plain, procedure, signatures
@@ -64,8 +64,8 @@ def test_kind_of_shipped_file(name: str, parts: tuple[str, ...], monkeypatch: py
 
 
 def write_entry(path: Path) -> None:
-    content = dict.fromkeys(entries.PARTS, "") | {"version": entries.VERSION, "laws": {"inverse": {}}}
-    entries.write(content | {"digest": entries.digest(content)}, path)
+    content = dict.fromkeys(competition.PARTS, "") | {"version": competition.VERSION, "laws": {"inverse": {}}}
+    competition.write_entry(content | {"digest": competition.digest(content)}, path)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from messages import mentions, naming
 from rig_walk import Walk
 
 import rths_nodes
-from rths_nodes.analysis.identification.frequency_responses import Lines, fit
+from rths_nodes.analysis.identification.frequency_responses import fit
 from rths_nodes.app.cli import main
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
@@ -25,8 +25,8 @@ from rths_nodes.loop.procedure_record import NOT_VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward
-from rths_nodes.mechanics.models.file import load
+from rths_nodes.mechanics.coupled_rig import coupled_model, feedforward
+from rths_nodes.mechanics.loading_model import load
 
 # Model of a rig
 
@@ -201,7 +201,7 @@ def exact_coefficients() -> np.ndarray:
     frequency = np.arange(3, 100) / 10.0
     omega = 2.0 * np.pi * frequency
     response = actuator.frequency_response(omega) * np.exp(-1j * omega * scenario.dt)
-    return fit(Lines(frequency, response[:, None, None])).coefficients.ravel()
+    return fit(frequency, response[:, None, None]).coefficients.ravel()
 
 
 def test_identified_inverse_is_within_stated_deviation(inverse: Path) -> None:

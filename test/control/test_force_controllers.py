@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from messages import naming
 
-from rths_nodes.control.force_controllers.feed_forward_pi import FeedForwardPi
-from rths_nodes.control.force_controllers.servo_valve import ServoValve
+from rths_nodes.control.force_controllers import FeedForwardPi, ServoValve
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import TestContext
 from rths_nodes.core.validation import from_data

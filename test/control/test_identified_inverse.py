@@ -19,7 +19,7 @@ from rths_nodes.core.samples import Motion
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
-from rths_nodes.mechanics.models.file import LoadingModel, save
+from rths_nodes.mechanics.loading_model import LoadingModel, save
 from rths_nodes.mechanics.structure import transition
 
 DT = 1.0 / 1024.0

@@ -25,10 +25,9 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.files import from_text, override
-from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward, state_space
-from rths_nodes.mechanics.models.file import LoadingModel, save
-from rths_nodes.mechanics.models.inverse import StateSpace, diagonal
-from rths_nodes.mechanics.models.inverse import state_space as inverse_state_space
+from rths_nodes.mechanics.coupled_rig import coupled_model, feedforward, state_space
+from rths_nodes.mechanics.loading_model import LoadingModel, StateSpace, diagonal, save
+from rths_nodes.mechanics.loading_model import state_space as inverse_state_space
 from rths_nodes.mechanics.structure import transition
 
 DT = 1.0 / 2000.0

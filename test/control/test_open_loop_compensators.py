@@ -13,8 +13,8 @@ from loop_parts import make
 from messages import doubts, mentions, naming
 from scipy.linalg import expm
 
+from rths_nodes.control.compensators.per_axis import with_lead
 from rths_nodes.control.compensators.polynomial import MAX_ORDER, weights
-from rths_nodes.control.compensators.taylor_lead import with_lead
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel, no_state

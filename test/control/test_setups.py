@@ -12,8 +12,7 @@ import pytest
 from loop_parts import make, simulate
 from messages import mentions, naming
 
-from rths_nodes.analysis.energy import energies, experimental_force
-from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.histories import Evaluation, energies, experimental_force
 from rths_nodes.analysis.response_errors import response
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.core.errors import ConfigError

@@ -19,7 +19,7 @@ from rths_nodes.core.inputs import FOLDER, Named, contained, make_absolute, modu
 from rths_nodes.core.parameters import declared
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.models import file as model_file
+from rths_nodes.mechanics import loading_model
 
 NAME = "input.dat"
 PARAMETERS: dict[str, tuple[type, dict[str, Any]]] = {}
@@ -176,4 +176,4 @@ def test_model_of_rig_refuses_further_files(tmp_path: Path) -> None:
     """Such files would be neither hashed nor copied."""
     (tmp_path / "model.yaml").write_text("axes: [a]\nversion: 1\nfeedforward: {displacement: rows.csv}\n")
     with pytest.raises(ConfigError, match=naming("feedforward.displacement", "rows.csv")):
-        model_file.load(tmp_path / "model.yaml")
+        loading_model.load(tmp_path / "model.yaml")

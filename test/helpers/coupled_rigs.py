@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from rths_nodes.analysis.identification.frequency_responses import Experiment
-from rths_nodes.mechanics.models.coupled_rig import CoupledModel, coupled_model, state_space
+from rths_nodes.mechanics.coupled_rig import CoupledModel, coupled_model, state_space
 from rths_nodes.mechanics.structure import transition
 
 DT = 1.0 / 1000.0

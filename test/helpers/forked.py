@@ -38,7 +38,7 @@ SERVER = "RTHS_FORKS"
 PARENT = "RTHS_PARENT"
 PROGRAMS = ("rths_nodes.app.cli", "rths_nodes.app.node")
 LOADED = (
-    "rths_nodes.ros.hosting.own_process",
+    "rths_nodes.ros.hosting.composed",
     "rths_nodes.app.hosts",
     "rths_nodes.analysis.report.document",
     "rths_nodes.app.page.server",

@@ -17,6 +17,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.recording.run import Collector, Run
 
 
@@ -60,6 +61,10 @@ class Hours:
 
     def sleep(self, seconds: float) -> None:
         raise AssertionError("a test may not wait")
+
+
+def spring_specimen(stiffness: float, damping: float = 0.0) -> SmallSpecimen:
+    return SmallSpecimen(stiffness, damping, np.zeros((0, 0)), *np.zeros((3, 0)), mass=0.0)
 
 
 def make(family: str, name: str, *arguments: Any, **data: Any) -> Any:

@@ -114,5 +114,5 @@ class Walk:
         loop = Loop(Assembly(scenario, port))
         collector = Collector(scenario, loop.assembly.names)
         outcome = loop.run([collector], self.progress)
-        self.run = collector.run({}, {}, {})
+        self.run = collector.run()
         return RunOutcome(outcome.state.name.lower(), outcome.reason, outcome.samples)

@@ -45,7 +45,7 @@ def farthest(bench: benches.Bench, ratio: int, sets: tuple[str, ...] = ()) -> fl
     collector = Collector(test, loop.assembly.names)
     loop.run([collector])
     moved = [index for index, axis in enumerate(test.limits.values()) if not axis.of_force]
-    return float(np.abs(collector.run({}, {}, {}).command[:, moved]).max()) * (1.0 + FARTHER)
+    return float(np.abs(collector.run().command[:, moved]).max()) * (1.0 + FARTHER)
 
 
 class HostFails(Exception):

@@ -17,8 +17,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SATURATED, Command, Measurement
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.calibration import Calibration, Channel, RigAxis, channels_of, si_names
-from rths_nodes.laboratory.corrections import Corrections, FeedbackFilter, ForceCorrections, low_pass, shown_forces
-from rths_nodes.laboratory.ports.wrappers import CalibratedPort
+from rths_nodes.laboratory.corrections import Corrections, FeedbackFilter, low_pass, shown_forces
+from rths_nodes.laboratory.ports.wrappers import CalibratedPort, CorrectedPort
 from rths_nodes.laboratory.sensors import Output, SensorPair, Sensors, converted
 
 
@@ -136,7 +136,7 @@ FIXTURE = {"fixture_mass": MASS, "acceleration": "accelerometer"}
 RUB = {"friction": FRICTION, "smoothing_velocity": 1e-3}
 
 
-def corrections(simulated: bool = False, low: dict[str, Any] | None = None, **keys: Any) -> ForceCorrections:
+def corrections(simulated: bool = False, low: dict[str, Any] | None = None, **keys: Any) -> CorrectedPort:
     """Corrections of the second of two axes."""
     rig = SimpleNamespace(
         corrections=from_data(Corrections, keys) if keys else None,
@@ -144,7 +144,7 @@ def corrections(simulated: bool = False, low: dict[str, Any] | None = None, **ke
     )
     none = SimpleNamespace(corrections=None, feedback_filter=None)
     axes = {"a": SimpleNamespace(rig_axis=none), "b": SimpleNamespace(rig_axis=rig)}
-    return ForceCorrections(axes, CHANNELS, DT, simulated)
+    return CorrectedPort(SimpleNamespace(auxiliary_names=CHANNELS), axes, DT, simulated)  # type: ignore[arg-type]
 
 
 def measured(k: int, x: float, force: float, acceleration: float = 0.0) -> Measurement:
@@ -236,8 +236,9 @@ def test_fixture_mass_without_acceleration_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"at.acceleration: unknown .*'accelerometer'.* known: other"):
         correction.check_channels({"pressure": "Pa", "other": "m/s^2"}, "at")
     rig = SimpleNamespace(corrections=correction, feedback_filter=None)
+    port: Any = SimpleNamespace(auxiliary_names=("accelerometer [V]",))
     with pytest.raises(ConfigError, match=naming("channel", "acceleration")):
-        ForceCorrections({"b": SimpleNamespace(rig_axis=rig)}, ("accelerometer [V]",), DT, False)
+        CorrectedPort(port, {"b": SimpleNamespace(rig_axis=rig)}, DT, False)
 
 
 @pytest.mark.parametrize(

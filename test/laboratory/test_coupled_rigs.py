@@ -12,7 +12,7 @@ from loop_parts import make
 from messages import naming
 from scipy.signal import TransferFunction, lsim, zpk2tf
 
-from rths_nodes.control.setups.upright_load import UprightLoad
+from rths_nodes.control.setups import UprightLoad
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import EMPTY, Motion
 from rths_nodes.core.validation import from_data

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from c_compiler import require_compiler
 
-from rths_nodes.control.force_controllers.servo_valve import ServoValve
+from rths_nodes.control.force_controllers import ServoValve
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import EMPTY, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD
 from rths_nodes.core.validation import from_data

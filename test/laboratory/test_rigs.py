@@ -18,7 +18,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.rigs.linear_with_specimen import substeps_of
-from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward, state_space
+from rths_nodes.mechanics.coupled_rig import coupled_model, feedforward, state_space
 from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.damping import frequencies_and_ratios
 

@@ -14,7 +14,7 @@ from messages import mentions, naming
 from rths_nodes.app import hosts
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.ramps import QuadraticRamp
-from rths_nodes.control.setups.identity import Identity
+from rths_nodes.control.setups import Identity
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import number, params

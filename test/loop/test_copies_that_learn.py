@@ -17,9 +17,9 @@ from scipy.integrate import trapezoid
 
 import rths_nodes
 from rths_nodes.analysis.figures.drawing import Drawing, Recordings, save
-from rths_nodes.analysis.figures.updating import copies, draw
+from rths_nodes.analysis.figures.histories import copies, copies_in_shadow
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.identification.updating import copy_for, follow
+from rths_nodes.analysis.identification.from_recording import copy_for, follow
 from rths_nodes.analysis.report.document import remarks
 from rths_nodes.analysis.stability.judgement import is_stable, judge, refuse_unstable, unstable_corners
 from rths_nodes.core import registry
@@ -455,7 +455,7 @@ def test_slipping_rubber_is_unexplained_by_kelvin_voigt() -> None:
     assert result.unexplained.any()
     assert result.identified == (False, False)
     assert mentions(result.counts, "model", "explain")
-    assert (result.released >= result.lower).all()
+    assert (result.released >= result.copy.initial * result.copy.lower).all()
 
 
 def test_flagged_samples_and_other_times_are_excluded() -> None:
@@ -510,7 +510,7 @@ def test_recording_without_motion_is_refused() -> None:
 def test_estimates_are_drawn(tmp_path: Path) -> None:
     run = recorded()
     result = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", WRONG), "rls")
-    save(tmp_path / "shadow.svg", None, draw, result, run)
+    save(tmp_path / "shadow.svg", None, copies_in_shadow, result, run)
     text = (tmp_path / "shadow.svg").read_text()
     for label in ("copy of story_1 in shadow, model kelvin_voigt, law rls", "copies would have", "force (kN)"):
         assert label in text

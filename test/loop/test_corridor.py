@@ -18,7 +18,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
+from rths_nodes.loop.supervision.monitor import Corridor, CorridorWatch, corridor_quantities, load_corridor
 
 NAME, AXIS = "chen_ricles_2010", "story_1"
 STIFFNESS = f"axes.{AXIS}.specimen.stiffness"
@@ -46,7 +46,7 @@ def test_absorbed_energy_of_dashpot_is_exact() -> None:
     """Dashpot: pi c omega X^2 per cycle."""
     time = np.linspace(0.0, 1.0, 4001)[:, None]
     omega = 2.0 * math.pi
-    values = quantities(0.1 * np.sin(omega * time), 3.0 * 0.1 * omega * np.cos(omega * time))
+    values = corridor_quantities(0.1 * np.sin(omega * time), 3.0 * 0.1 * omega * np.cos(omega * time))
     assert values[2, -1, 0] == pytest.approx(math.pi * 3.0 * omega * 0.1**2, rel=1e-5)
     assert values.shape == (3, 4000, 1)
 
@@ -59,7 +59,7 @@ def test_watched_energies_equal_predicted_ones() -> None:
     for sample in range(300):
         watch.step(sample, x[sample].tolist(), f[sample].tolist())
         energies.append(watch.energies)
-    np.testing.assert_array_equal(quantities(x, f)[2], energies[1:])
+    np.testing.assert_array_equal(corridor_quantities(x, f)[2], energies[1:])
 
 
 def test_samples_outside_are_counted() -> None:
@@ -125,7 +125,7 @@ def test_corridor_of_another_test_is_refused(
 ) -> None:
     wide(50).save(tmp_path / "c.npz")
     with pytest.raises(ConfigError, match=naming(*message)):
-        load(str(tmp_path / "c.npz"), axes, rate, samples)
+        load_corridor(str(tmp_path / "c.npz"), axes, rate, samples)
 
 
 def test_invalid_corridor_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import HIGH, LOW, PER_AXIS, START, STEP, SafeStop
-from rths_nodes.numerical.integrators.explicit import ExplicitNewmark
+from rths_nodes.numerical.integrators.dynamics import ExplicitNewmark
 from rths_nodes.recording.run import Collector
 
 # All numbers in an object, to be digested, stored and restored.
@@ -217,7 +217,7 @@ def histories_of(loop: Loop) -> str:
     collector = Collector(loop.assembly.scenario, loop.assembly.names)
     outcome = loop.run([collector])
     assert outcome.state.name == "FINISHED", outcome.reason
-    run = collector.run({}, {}, {})
+    run = collector.run()
     return digest_of(getattr(run, name) for name in HISTORIES)
 
 

@@ -16,7 +16,7 @@ from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.report import set_up
+from rths_nodes.analysis.report import tables
 from rths_nodes.analysis.report.tables import limits as limits_of
 from rths_nodes.analysis.stability.judgement import judge_loop
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
@@ -351,7 +351,7 @@ def test_loop_receives_filtered_force(tmp_path: Path) -> None:
     expected = filtered(plain.force[:, 0], Butterworth(2, 50.0, DT))
     np.testing.assert_array_equal(run.force[:, 0], expected)
     assert mentions([row.title for row in limits_of(Evaluation(run)).rows], "force", "corrected")
-    texts = [text for part in set_up.parts(Evaluation(run), None) for text in part.words]
+    texts = [text for part in tables.set_up(Evaluation(run), None) for text in part.words]
     assert mentions(texts, "axis_1", "50 Hz", "2", "4.5 ms")
 
 

@@ -25,8 +25,8 @@ from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import DueCommands
+from rths_nodes.loop.supervision.bridges import Pause
 from rths_nodes.loop.supervision.hops import TakenAtOnce, UnderWay
-from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.procedure.commissioning.stops import way_of
 from rths_nodes.recording.run import Run
 

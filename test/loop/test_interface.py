@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from messages import naming
 
-from rths_nodes.analysis.energy import energies, experimental_force
-from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.histories import Evaluation, energies, experimental_force
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.core.errors import ConfigError
@@ -60,7 +59,7 @@ def run_of(more: str) -> tuple[Run, dict[str, object]]:
     collector = Collector(loop.assembly.scenario, loop.assembly.names)
     outcome = loop.run([collector])
     assert not outcome.reason
-    return collector.run({"outcome": "finished"}, outcome.metrics), outcome.metrics
+    return collector.run(information={"outcome": "finished"}, metrics=outcome.metrics), outcome.metrics
 
 
 @with_and_without_soft_start

@@ -16,8 +16,7 @@ from messages import mentions, naming
 from scipy.integrate import trapezoid
 
 import rths_nodes
-from rths_nodes.analysis.energy import energies
-from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.histories import Evaluation, energies
 from rths_nodes.analysis.stability.judgement import judge
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits

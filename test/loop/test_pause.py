@@ -22,8 +22,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.stages.command import CommandStage, DueCommands
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.loop.supervision.bridges import BridgeParams
-from rths_nodes.loop.supervision.pause import Pause
+from rths_nodes.loop.supervision.bridges import BridgeParams, Pause
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector
 

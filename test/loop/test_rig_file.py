@@ -236,10 +236,10 @@ def test_axes_are_assigned_by_name(rig: Rig) -> None:
 def test_half_scale_specimen_gives_same_response(rig: Rig) -> None:
     """Half the length, a quarter of the force: half the stiffness and damping of the structure."""
     name, brief = "chen_ricles_2010", ["duration=1.0", "compensator={type: inverse, alpha: 29.0}"]
-    serves = {"serves": ["story_1"], "limits.velocity": 0.76}
+    serves, scale = {"serves": ["story_1"], "limits.velocity": 0.76}, {"similitude": {"length": 2.0, "force": 4.0}}
     full = rths_nodes.run(name, brief, rig=rig(serves))
-    half_scale = [*brief, "axes.story_1.specimen.stiffness=3.8e6", "axes.story_1.specimen.damping=0.32e6"]
-    half = rths_nodes.run(name, half_scale, rig=rig({**serves, "similitude": {"length": 2.0, "force": 4.0}}))
+    model = [*brief, "axes.story_1.specimen.stiffness=3.8e6", "axes.story_1.specimen.damping=0.32e6"]
+    half = rths_nodes.run(name, model, rig=rig(serves | scale), engine="kernels")
     np.testing.assert_allclose(half.dof_displacement, full.dof_displacement, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(2.0 * half.displacement, full.displacement, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(4.0 * half.force, full.force, rtol=1e-9, atol=1e-6)

@@ -26,7 +26,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text, load, override, replace, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.mechanics.models.file import LoadingModel, save
+from rths_nodes.mechanics.loading_model import LoadingModel, save
 from rths_nodes.recording.run import Collector
 
 PAPER = load("chen_ricles_2010")

@@ -9,15 +9,14 @@ from coupled_rigs import poles, transfer_matrix
 from messages import naming
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.mechanics.models import inverse
-from rths_nodes.mechanics.models.coupled_rig import (
+from rths_nodes.mechanics.coupled_rig import (
     CoupledModel,
     coupled_model,
     feedforward,
     force_input,
     state_space,
 )
-from rths_nodes.mechanics.models.inverse import (
+from rths_nodes.mechanics.loading_model import (
     StateSpace,
     ahead,
     balanced,
@@ -27,6 +26,7 @@ from rths_nodes.mechanics.models.inverse import (
     inverse_response,
     is_singular,
 )
+from rths_nodes.mechanics.loading_model import state_space as inverse_state_space
 
 MASS = 98.3 * np.eye(3)
 DAMPING = np.array([[175.0, -50.0, 0.0], [-50.0, 100.0, -50.0], [0.0, -50.0, 50.0]])
@@ -146,7 +146,7 @@ def test_inconsistent_constants_are_refused(change: dict[str, object], message: 
 @both
 def test_inverse_of_feedforward_is_the_rig(model: CoupledModel) -> None:
     """Step 4 of section 3.1: nine states, as in the physical realization of Eq. (2.9)."""
-    rig = inverse.state_space(feedforward(model))
+    rig = inverse_state_space(feedforward(model))
     assert rig.system.shape == (9, 9)
     expected = [transfer_matrix(model, s) for s in S]
     np.testing.assert_allclose(rig.response(S), expected, rtol=1e-6, atol=1e-12)
@@ -155,14 +155,14 @@ def test_inverse_of_feedforward_is_the_rig(model: CoupledModel) -> None:
 
 def test_rows_may_differ_in_degree() -> None:
     np.testing.assert_array_equal(degrees(MIXED), [3, 1])
-    model = inverse.state_space(MIXED)
+    model = inverse_state_space(MIXED)
     assert len(model.system) == 4
     identity = model.response(S) @ inverse_response(MIXED, S)
     np.testing.assert_allclose(identity, np.broadcast_to(np.eye(2), identity.shape), atol=1e-9)
 
 
 def test_first_order_axis_is_a_lag() -> None:
-    lag = inverse.state_space(np.array([1.0, 0.02, 0.0, 0.0]).reshape(4, 1, 1))
+    lag = inverse_state_space(np.array([1.0, 0.02, 0.0, 0.0]).reshape(4, 1, 1))
     assert lag.poles() == pytest.approx([-50.0])
     assert lag.response(np.array([50j]))[0, 0, 0] == pytest.approx(1.0 / (1.0 + 1j))
 

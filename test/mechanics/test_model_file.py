@@ -12,8 +12,8 @@ from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.yaml_text import dump, parse
-from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward
-from rths_nodes.mechanics.models.file import LoadingModel, load, save
+from rths_nodes.mechanics.coupled_rig import coupled_model, feedforward
+from rths_nodes.mechanics.loading_model import LoadingModel, load, save
 
 AXES = ("story_1", "story_2")
 INVERSE = feedforward(

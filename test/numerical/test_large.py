@@ -21,7 +21,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
-from rths_nodes.mechanics.sparse import Inverse, NotDefinite, dense, diagonal, is_sparse, lowest_modes, product
+from rths_nodes.mechanics.structure import Inverse, NotDefinite, dense, diagonal, is_sparse, lowest_modes, product
 from rths_nodes.numerical.structures.matrices import Matrices
 
 LARGE = ("central_difference", "cr", "explicit_newmark", "hht_alpha", "kr_alpha", "newmark")

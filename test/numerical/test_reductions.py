@@ -11,8 +11,7 @@ import pytest
 from loop_parts import simulate
 from messages import mentions, naming
 
-from rths_nodes.analysis.energy import energies
-from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.histories import Evaluation, energies
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.app.cli import main

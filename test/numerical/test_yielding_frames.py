@@ -16,9 +16,8 @@ from messages import mentions, naming
 from minimal_components import data_of
 from written_history import written_history
 
-from rths_nodes.analysis.energy import energies
-from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.report import document
+from rths_nodes.analysis.histories import Evaluation, energies
+from rths_nodes.analysis.report import tables
 from rths_nodes.analysis.report.document import render
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.stability.judgement import judge
@@ -29,7 +28,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics.structure import combined
-from rths_nodes.numerical import observation
+from rths_nodes.numerical import reductions
 from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.numerical.structures.restoring_forces import is_linear, trial_force
 from rths_nodes.numerical.structures.shear_frame import StoryForces
@@ -442,7 +441,7 @@ def test_plain_and_compiled_energies_agree() -> None:
         (*(np.array([next(values) for _ in range(3)]) for _ in range(4)), sample == 0) for sample in range(SAMPLES)
     ]
     constants = SEVERAL.operand(structure.mass), SEVERAL.operand(structure.damping)
-    step = observation.energies(SEVERAL.product)
+    step = reductions.energies(SEVERAL.product)
     agree(Kernel(lambda: None, lambda k: (np.zeros((3, 3)), np.zeros(3), 0.0, 0.0, 0.0), step), constants, rows)
     assert {name: fault for name in functions_of(step, {}).values() if (fault := wrong_in(name))} == {}
 
@@ -521,8 +520,8 @@ def test_critical_delay_equals_linear_frame() -> None:
 
 
 def test_report_lists_restoring_force_of_each_story() -> None:
-    tables = {section.title: section.table for section in document.sections(files.load(NAME))}
-    rows = {row.title: row.values for row in tables["Structure"].rows}
+    sections = {section.title: section.table for section in tables.parameters(files.load(NAME))}
+    rows = {row.title: row.values for row in sections["Structure"].rows}
     assert rows["restoring_forces.story_1"] == ["bilinear"]
     assert rows["restoring_forces.story_3.yield_force"] == ["720000"]
 

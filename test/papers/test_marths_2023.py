@@ -24,7 +24,7 @@ from rths_nodes.analysis.published_indices import (
     reference_displacement,
 )
 from rths_nodes.app import hosts
-from rths_nodes.app.studies.ensembles import plant
+from rths_nodes.app.studies.study import plants
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SATURATED
@@ -51,7 +51,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @cache
 def result_of(*overrides: str, number: int = 0) -> tuple[Evaluation, Published]:
     scenario = files.load(NAME, overrides)
-    report = hosts.run(plant(scenario, number, 1).of(scenario))
+    report = hosts.run(plants(scenario, number, 1)[-1].of(scenario))
     assert report.outcome == "finished", report.reason
     evaluation = Evaluation(report.read())
     return evaluation, published_indices(evaluation)
@@ -173,7 +173,7 @@ def test_indices_of_another_frame_are_refused() -> None:
 
 def test_perturbed_plant_keeps_static_gains() -> None:
     scenario = files.load(NAME)
-    perturbed = plant(scenario, 3, 1).of(scenario).rig
+    perturbed = plants(scenario, 3, 1)[-1].of(scenario).rig
     for name, response in scenario.rig.responses.items():
         assert perturbed.responses[name].static_gains == response.static_gains
         assert perturbed.responses[name].poles != response.poles

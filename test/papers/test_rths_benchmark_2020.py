@@ -18,7 +18,7 @@ from rths_nodes.analysis.published_indices import (
 from rths_nodes.analysis.stability.judgement import continuous_delay, judge_loop
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.app import hosts
-from rths_nodes.app.studies.ensembles import plant, plants
+from rths_nodes.app.studies.study import plants
 from rths_nodes.loop.indices.tracking import Delay
 from rths_nodes.loop.options import AUTO, COMPILED
 from rths_nodes.loop.scenario import files
@@ -196,7 +196,7 @@ def test_published_table(case: str, overrides: list[str]) -> None:
 def test_identified_inverse_leaves_only_noise(case: str, number: int | None) -> None:
     """The force is extrapolated by its delay; ``number`` selects a perturbed plant."""
     scenario = files.load(NAME, STRONG if number is None else [f"seed={number + 1}"], case)
-    measured, true = indices_of(scenario if number is None else plant(scenario, number, 1).of(scenario))
+    measured, true = indices_of(scenario if number is None else plants(scenario, number, 1)[-1].of(scenario))
     assert abs(measured["signed_delay_ms"]) < 0.05
     floor = measured["noise_floor_percent"]
     assert measured["tracking_rms_percent"] <= 1.02 * floor

@@ -15,7 +15,7 @@ from loop_parts import Hours
 from messages import mentions, naming
 from rig_walk import steps
 
-from rths_nodes.analysis.rung_differences import peaks_of
+from rths_nodes.analysis.overlay import peaks_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.embedded import Loop
@@ -43,7 +43,7 @@ def embedded(scenario, port=None):
     loop = Loop(Assembly(scenario, port))
     collector = Collector(scenario, loop.assembly.names)
     loop.run([collector])
-    return collector.run({}, {}, {})
+    return collector.run()
 
 
 def test_full_procedure_enters_every_state(walk):

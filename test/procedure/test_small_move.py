@@ -15,10 +15,9 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure_record import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure import small_move
-from rths_nodes.procedure.checks import AxisMove
 from rths_nodes.procedure.machine import ActRefused
 from rths_nodes.procedure.motions import Steps
-from rths_nodes.procedure.small_move import DECLARED, SCENARIO
+from rths_nodes.procedure.small_move import DECLARED, SCENARIO, AxisMove
 
 Axis = dict[str, Any]
 STIFFNESS = 2e6
@@ -197,14 +196,14 @@ def test_second_sensor_verifies_only_displacement() -> None:
 
 
 def test_second_sensor_without_value_verifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = small_move.checks.judge
+    judge = small_move.judge
 
     def judged(rig: Any, first: Any, moves: Any, stopped: str) -> dict[str, AxisChecks]:
         for stand in moves[0].stands:
             stand.auxiliary[:] = np.nan
         return judge(rig, first, moves, stopped)
 
-    monkeypatch.setattr(small_move.checks, "judge", judged)
+    monkeypatch.setattr(small_move, "judge", judged)
     result = check({"a": {"sensors": {"second": {}}}}, UNKNOWN)["a"]
     assert result.displacement_scale == NOT_VERIFIED
 

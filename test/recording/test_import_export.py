@@ -19,7 +19,7 @@ from scipy import io
 
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.identification.estimate import estimate
+from rths_nodes.analysis.identification.from_recording import estimate
 from rths_nodes.analysis.report import document, tables
 from rths_nodes.app import cli
 from rths_nodes.app.commands import exchange
@@ -28,7 +28,7 @@ from rths_nodes.app.studies.prediction import predict
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord, SpecimenRecord
 from rths_nodes.loop.scenario import files
-from rths_nodes.mechanics.models import file
+from rths_nodes.mechanics.loading_model import load
 from rths_nodes.recording import bag, procedure
 from rths_nodes.recording.run import Run
 
@@ -201,7 +201,7 @@ def test_imported_recording_identifies_same_model(tmp_path: Path) -> None:
     record = tmp_path / "imported"
     assert rths("import", tmp_path / "noise.mat", path, "--record", record, "--scenario", name) == 0
     assert rths("identify", name, "--orders", "1", "--from", record, "--out", again) == 0
-    np.testing.assert_allclose(file.load(again).feedforward, file.load(direct).feedforward, rtol=1e-9, atol=0.0)
+    np.testing.assert_allclose(load(again).feedforward, load(direct).feedforward, rtol=1e-9, atol=0.0)
 
 
 @pytest.mark.parametrize(

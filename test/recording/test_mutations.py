@@ -29,7 +29,7 @@ import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import exchange
 from rths_nodes.app.procedure import answers
-from rths_nodes.app.studies import design
+from rths_nodes.app.studies import study
 from rths_nodes.control.compensators import linear
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
@@ -37,9 +37,8 @@ from rths_nodes.core.fmu import Archive, described
 from rths_nodes.core.resources import resource
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.supervision import corridor
-from rths_nodes.mechanics import history
-from rths_nodes.mechanics.models import file as model_file
+from rths_nodes.loop.supervision import monitor
+from rths_nodes.mechanics import history, loading_model
 from rths_nodes.numerical.structures import matrices
 from rths_nodes.recording import bag, commissioning, procedure
 
@@ -136,7 +135,7 @@ def packed_matrix(path: Path) -> None:
 
 def made_corridor(path: Path) -> None:
     bands = np.ones((3, 50, 1))
-    corridor.Corridor(("a",), 100.0, "by hand", -bands, bands, 0.0 * bands).save(path)
+    monitor.Corridor(("a",), 100.0, "by hand", -bands, bands, 0.0 * bands).save(path)
 
 
 def as_yaml(data: dict[str, Any]) -> Callable[[Path], object]:
@@ -277,19 +276,19 @@ KINDS: dict[str, Kind] = {
     "settings": Kind(shipped("settings", "rths_benchmark_2020.yaml"), files.load_settings, "file.yaml"),
     "columns_map": Kind(as_yaml(BY_NAME), columns_map),
     "answers": Kind(as_yaml(ANSWERS), answers.read),
-    "study": Kind(as_yaml(STUDY), design.load),
+    "study": Kind(as_yaml(STUDY), study.load),
     "law": Kind(as_yaml(LAW), law, "file.yaml"),
     "law_of_matlab": Kind(
         lambda path: io.savemat(path, {key: np.array(rows) for key, rows in LAW.items()}), law, "f.mat"
     ),
-    "model": Kind(as_yaml(MODEL), model_file.load),
+    "model": Kind(as_yaml(MODEL), loading_model.load),
     "fmu": Kind(lambda path: shutil.copy(fmus.frame(), path), fmu, "file.fmu"),
     "matrix": matrix(lambda path: np.savetxt(path, stiffness(), delimiter=","), "file.csv"),
     "matrix_market": matrix(packed_matrix, "file.mtx.gz"),
     "matrix_npz": matrix(lambda path: sparse.save_npz(path, sparse.csr_array(stiffness())), "file.npz"),
     "motion": Kind(written(lines(rows=text(SHORT))), measured_motion),
     "history": Kind(lambda path: history_of(1, 0.01).save(path), lambda path: history.load(str(path))),
-    "corridor": Kind(made_corridor, lambda path: corridor.load(str(path), ("a",), 100.0, 49)),
+    "corridor": Kind(made_corridor, lambda path: monitor.load_corridor(str(path), ("a",), 100.0, 49)),
 }
 REFUSED = ("hdf5_external", "hdf5_virtual")
 """Kinds whose original is refused."""

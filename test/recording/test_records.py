@@ -15,7 +15,7 @@ import yaml
 from commissioned import commissioned
 from messages import mentions, naming
 
-from rths_nodes.analysis.report.commissioning import render
+from rths_nodes.analysis.report.document import commissioning_sheet
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.commissioning import (
@@ -285,7 +285,7 @@ def test_sheet_shows_hardware_trials_validity_and_persons(complete: Commissionin
     complete.axes = {"north": AxisHardware("Moog D765, no. 1187", "HBM U10M, no. 55", "Temposonics, no. 88")}
     complete.rows.append(CommissioningRow("limit of force", "north", "1 kN", "no specimen", NOT_TRIED))
     complete.proves = {KILLED: "stops alone"}
-    page = render(complete)
+    page = commissioning_sheet(complete)
     for text in ("Moog D765, no. 1187", "no. 55", "no. 88", "2030-12-01", "b1", complete.rig_hash, "B. Müller"):
         assert text in page
     assert "10 rows: 9 passed, 0 failed, 1 not tried, 0 witnessed" in page
@@ -296,7 +296,7 @@ def test_sheet_shows_hardware_trials_validity_and_persons(complete: Commissionin
 def test_sheet_groups_rows_by_cause(complete: Commissioning) -> None:
     first, second = complete.rows[:2]
     complete.rows += [replace(first, what="second"), replace(second, what="third")]
-    page = render(complete)
+    page = commissioning_sheet(complete)
     causes = [row.cause.capitalize() for row in (first, second)]
     assert all(page.count(f">{cause}<") == 1 for cause in causes)
     assert page.index(causes[0]) < page.index(">second<") < page.index(causes[1]) < page.index(">third<")
@@ -310,13 +310,13 @@ def test_unsigned_sheet_is_a_draft(
     complete: Commissioning, change: dict[str, str], badge: str, draft: bool
 ) -> None:
     sheet = replace(complete, **change)
-    page = render(sheet)
+    page = commissioning_sheet(sheet)
     assert f'">{badge}</span>' in page
     assert mentions(page, "DRAFT:", "two persons") is draft
     sheet.rows[0].verdict = FAILED
-    assert '">FAILED</span>' in render(sheet)
+    assert '">FAILED</span>' in commissioning_sheet(sheet)
 
 
 def test_sheet_of_emulated_rig_is_marked(complete: Commissioning) -> None:
     complete.rig_kind = "EMULATED"
-    assert mentions(render(complete), "EMULATED: no steel")
+    assert mentions(commissioning_sheet(complete), "EMULATED: no steel")

@@ -51,7 +51,7 @@ def compute() -> None:
 
 
 def keep_recorder(method: str, action: str) -> None:
-    from rths_nodes.ros.hosting import own_process
+    from rths_nodes.ros.hosting import composed
     from rths_nodes.ros.nodes.recorder import RecorderNode
 
     real = getattr(RecorderNode, method)
@@ -62,7 +62,7 @@ def keep_recorder(method: str, action: str) -> None:
         return real(node, *arguments)
 
     setattr(RecorderNode, method, end)
-    own_process.TURN_S = 7.0  # longer than the actuator node waits for the recorder
+    composed.TURN_S = 7.0  # longer than the actuator node waits for the recorder
 
 
 ENDS = {

@@ -17,7 +17,7 @@ from messages import mentions
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.recording import bag
-from rths_nodes.ros.hosting import node_processes, own_process
+from rths_nodes.ros.hosting import composed, node_processes
 from rths_nodes.ros.hosting.exit_guard import LEAVING_S
 from rths_nodes.ros.names import NODES, RECORDER
 
@@ -34,7 +34,9 @@ GUARDED = """
 import ctypes, time
 from rths_nodes.ros.hosting.exit_guard import ExitGuard
 guard = ExitGuard()
-guard.arm(0.5, {code})
+for code in {codes}:
+    guard.arm({seconds}, code)
+    time.sleep(0.25 * {seconds})
 {inside}
 guard.disarm()
 time.sleep(1.0)
@@ -45,23 +47,12 @@ HANGS = "ctypes.PyDLL(None).pause()"
 
 @pytest.mark.parametrize(("inside", "code", "expected"), [(HANGS, 0, 0), (HANGS, 3, 3), ("pass", 3, 0)])
 def test_guard_ends_only_a_process_that_hangs(inside, code, expected):
-    assert run_python("-c", GUARDED.format(inside=inside, code=code)).returncode == expected
-
-
-ARMED_AGAIN = """
-import ctypes, time
-from rths_nodes.ros.hosting.exit_guard import ExitGuard
-guard = ExitGuard()
-for code in (3, 3, 0, 130):
-    guard.arm(2.0, code)
-    time.sleep(0.5)
-ctypes.PyDLL(None).pause()
-"""
+    assert run_python("-c", GUARDED.format(seconds=0.5, codes=[code], inside=inside)).returncode == expected
 
 
 def test_guard_that_is_armed_again_restarts_with_the_last_code():
     started = time.monotonic()
-    assert run_python("-c", ARMED_AGAIN).returncode == 130
+    assert run_python("-c", GUARDED.format(seconds=2.0, codes=(3, 3, 0, 130), inside=HANGS)).returncode == 130
     assert time.monotonic() - started > 3.4
 
 
@@ -178,8 +169,8 @@ def test_guard_of_the_report_ends_if_a_node_cannot_flush(monkeypatch: pytest.Mon
         arm = staticmethod(lambda *_: calls.append("arm"))
         disarm = staticmethod(lambda: calls.append("disarm"))
 
-    monkeypatch.setattr(own_process, "ExitGuard", Guard)
+    monkeypatch.setattr(composed, "ExitGuard", Guard)
     nodes: Any = [SimpleNamespace(flush=fail)]
     with pytest.raises(RuntimeError):
-        own_process._report(nodes, 0, "", None, {})
+        composed._report(nodes, 0, "", None, {})
     assert calls == ["arm", "disarm"]

@@ -36,7 +36,7 @@ from rths_nodes.recording import bag
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.nodes.participation import COMPLAINT_NS, LIVE_NS, Phase
-from rths_nodes.ros.transport import endpoints, peers
+from rths_nodes.ros.transport import endpoints
 from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.topics import Interposer
 
@@ -291,13 +291,13 @@ def begin(node) -> None:
 
 def test_message_of_undiscovered_peer_is_kept(by_hand, monkeypatch):
     with by_hand.node("actuator", peers=["actuator", "monitor"]) as node:
-        guard, publishers = node.topics.guards["progress"], peers.publishers
-        monkeypatch.setattr(peers, "publishers", lambda *_: [("", b"a"), ("", b"b")])
+        guard, publishers = node.topics.guards["progress"], endpoints.publishers
+        monkeypatch.setattr(endpoints, "publishers", lambda *_: [("", b"a"), ("", b"b")])
         for gid, message in ((b"a", b"1"), (b"b", b"x"), (b"a", b"2")):
             guard.meet(gid, message)
         assert not guard.waiting
         assert not guard.complete
-        monkeypatch.setattr(peers, "publishers", lambda *_: [("/rths/monitor", b"a"), ("/lab/b", b"b")])
+        monkeypatch.setattr(endpoints, "publishers", lambda *_: [("/rths/monitor", b"a"), ("/lab/b", b"b")])
         guard.look()
         assert (list(guard.waiting), guard.known, guard.complete) == ([(b"2", b"a")], {b"a"}, True)
         assert guard.foreign() == {"/lab/b": 1}
@@ -307,7 +307,7 @@ def test_message_of_undiscovered_peer_is_kept(by_hand, monkeypatch):
         for number in range(200):
             guard.meet(b"%d" % number, b"y")
         assert sum(guard.foreign().values()) == 202
-        assert len(guard._dropped) == peers.MOST_FOREIGN + 1
+        assert len(guard._dropped) == endpoints.MOST_FOREIGN + 1
         assert publishers(node, guard.topic) == []
 
 
@@ -315,7 +315,7 @@ def test_message_of_undiscovered_peer_is_kept(by_hand, monkeypatch):
 def test_publisher_without_name_is_counted_as_such(names, by_hand, monkeypatch):
     with by_hand.node("integrator", peers=["integrator", "actuator"]) as node:
         node.topics.outlets.clear()
-        monkeypatch.setattr(peers, "publishers", lambda *_: [(name, b"a") for name in names])
+        monkeypatch.setattr(endpoints, "publishers", lambda *_: [(name, b"a") for name in names])
         count = " (publishers without a name so far: 1)" if names else ""
         assert re.fullmatch(f"/rths/actuator on /rths/[a-z_]+{re.escape(count)}", node.topics.missing())
 
@@ -323,12 +323,12 @@ def test_publisher_without_name_is_counted_as_such(names, by_hand, monkeypatch):
 def test_restarted_peer_is_accepted_before_the_test(by_hand, monkeypatch):
     with by_hand.node("actuator", peers=["actuator", "monitor"]) as node:
         guard = node.topics.guards["progress"]
-        monkeypatch.setattr(peers, "publishers", lambda *_: [("/rths/monitor", b"a")])
+        monkeypatch.setattr(endpoints, "publishers", lambda *_: [("/rths/monitor", b"a")])
         guard.look()
-        monkeypatch.setattr(peers, "publishers", lambda *_: [("/rths/monitor", b"a"), ("/rths/monitor", b"b")])
+        monkeypatch.setattr(endpoints, "publishers", lambda *_: [("/rths/monitor", b"a"), ("/rths/monitor", b"b")])
         guard.meet(b"b", b"1")
         assert guard.known == {b"a"}, "the first publisher stays"
-        monkeypatch.setattr(peers, "publishers", lambda *_: [("/rths/monitor", b"b")])
+        monkeypatch.setattr(endpoints, "publishers", lambda *_: [("/rths/monitor", b"b")])
         guard.look()
         assert (guard.known, list(guard.waiting)) == ({b"b"}, [(b"1", b"b")])
 

@@ -42,7 +42,7 @@ from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import bag
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import composed, exit_guard, node_processes, own_process
+from rths_nodes.ros.hosting import composed, exit_guard, node_processes
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.node_processes import describe
 from rths_nodes.ros.nodes import numerical as compensator_node
@@ -228,15 +228,15 @@ def test_late_signal_does_not_change_the_exit_code(monkeypatch):
 
     before = {number: signal.getsignal(number) for number in STOPPING}
     handlers: list[object] = []
-    monkeypatch.setattr(own_process, "ros_context", lambda _: nullcontext())
-    monkeypatch.setattr(own_process, "make_node", lambda *_, **__: Node())
-    monkeypatch.setattr(own_process.HostedNode, "main", lambda *_: 0)
+    monkeypatch.setattr(composed, "ros_context", lambda _: nullcontext())
+    monkeypatch.setattr(composed, "make_node", lambda *_, **__: Node())
+    monkeypatch.setattr(composed.HostedNode, "main", lambda *_: 0)
     monkeypatch.setattr(exit_guard.ExitGuard, "arm", lambda *_: None)
     monkeypatch.setattr(exit_guard.atexit, "_run_exitfuncs", lambda: None)
     monkeypatch.setattr(exit_guard.os, "_exit", sys.exit)
     try:
         with pytest.raises(SystemExit) as ended:
-            own_process.run("monitor", [], hosts.open_writer)
+            composed.run_process("monitor", [], hosts.open_writer)
         assert ended.value.code == 0
     finally:
         for number, handler in before.items():
@@ -286,7 +286,7 @@ def test_node_prints_problems_that_no_runner_reports(code, runner_reports, print
         monkeypatch.setenv(node_processes.TELLS, str(write))
     else:
         monkeypatch.delenv(node_processes.TELLS, raising=False)
-    own_process.print_problems(node)
+    composed.print_problems(node)
     os.close(write)
     assert ("rths: actuator: story_1: too far" in capsys.readouterr().err) == printed
     assert os.read(read, 100) == (b"story_1: too far" if runner_reports and code != 3 else b"")

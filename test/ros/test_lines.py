@@ -18,9 +18,9 @@ from messages import mentions
 
 from rths_nodes.core.wire import HEAD, number_of
 from rths_nodes.ros.transport import line as sockets
-from rths_nodes.ros.transport import node_lines
+from rths_nodes.ros.transport import topics
 from rths_nodes.ros.transport.line import Greeting, SocketReader, SocketWriter, address, make_room
-from rths_nodes.ros.transport.node_lines import Acceptor, Connector, Load, NodeLines
+from rths_nodes.ros.transport.topics import Acceptor, Connector, Load, NodeLines
 
 HELLO = Greeting("rths_run", "/rths/actuator", "/rths/measurement", "0123")
 NOBODY = 65534
@@ -176,7 +176,7 @@ def test_squatter_cannot_hold_a_caller_for_ever(name: bytes, call: Connector) ->
 def test_undiscovered_callers_that_exit_leave_room(
     name: bytes, listener: Acceptor, call: Connector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_lines, "MOST_UNKNOWN", 3)
+    monkeypatch.setattr(topics, "MOST_UNKNOWN", 3)
     dead = [stranger(name, HELLO.pack()) for _ in range(3)]
     listener.look(hesitate)
     for caller in dead:
@@ -363,13 +363,13 @@ def test_silent_caller_is_refused_after_timeout(name: bytes, listener: Acceptor,
 def test_peer_is_accepted_during_a_flood_of_callers(name: bytes, listener: Acceptor, call: Connector) -> None:
     flood = []
     for _ in range(8):
-        flood += [stranger(name) for _ in range(node_lines.WAITING // 2)]
+        flood += [stranger(name) for _ in range(topics.WAITING // 2)]
         listener.look(accept)
     call.look()
     assert [hello for hello, _ in listener.look(accept)] == [HELLO]
     assert call.look()
     assert call.socket is not None
-    assert sum(listener.strangers.values()) == len(flood) - node_lines.WAITING + 1
+    assert sum(listener.strangers.values()) == len(flood) - topics.WAITING + 1
     for caller in flood:
         caller.close()
 

@@ -33,7 +33,7 @@ from rths_nodes.ros.hosting.processes import dropped_messages
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.participation import Phase
-from rths_nodes.ros.transport import node_lines, peers
+from rths_nodes.ros.transport import endpoints, topics
 from rths_nodes.ros.transport.endpoints import Inbox, StreamPublisher
 from rths_nodes.ros.transport.line import SocketReader, SocketWriter, address
 
@@ -276,15 +276,15 @@ def test_node_is_ready_once_partners_are_connected(loop: list[RthsNode]) -> None
 def test_late_discovered_partner_is_waited_for(loop: list[RthsNode], monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine discovery takes longer than an answer; the partner is not foreign."""
     compensator, until = loop[1], time.monotonic() + 0.5
-    publishers = peers.publishers
+    publishers = endpoints.publishers
 
     def undiscovered(node: Any, topic: str) -> list[tuple[str, bytes]]:
         early = node is compensator and topic == "/rths/target" and time.monotonic() < until
         return [] if early else publishers(node, topic)
 
     warnings: list[str] = []
-    monkeypatch.setattr(peers, "publishers", undiscovered)
-    monkeypatch.setattr(node_lines, "PATIENCE_NS", 50_000_000)
+    monkeypatch.setattr(endpoints, "publishers", undiscovered)
+    monkeypatch.setattr(topics, "PATIENCE_NS", 50_000_000)
     monkeypatch.setattr(loop[0].topics.lines, "_warn", warnings.append)
     activate(loop, loop)
     assert time.monotonic() > until

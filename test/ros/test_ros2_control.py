@@ -244,7 +244,16 @@ def test_rig_that_differs_from_parameters_is_refused(
     rig = port(**parameters)
     with pytest.raises(ConfigError, match=naming(*parts)):
         rig.open(no_pacer)
-    rig.close()
+
+
+def test_broadcaster_may_leave_while_the_port_connects(stand_in: Any, port: Any, monkeypatch: Any) -> None:
+    def leave(link: Any) -> None:
+        link._publishers = lambda _: []
+
+    stand_in()
+    monkeypatch.setattr(controller_link.ControllerLink, "intruder", leave)
+    with pytest.raises(ConfigError, match=naming("publisher", "joint")):
+        port(connect_within=2.0).open(no_pacer)
 
 
 def test_foreign_command_publisher_is_refused_and_detected(

@@ -38,7 +38,7 @@ from rths_nodes.ros.names import NodeLocation
 from rths_nodes.ros.nodes.base import LOOK_NS
 from rths_nodes.ros.nodes.course import StopRequests
 from rths_nodes.ros.nodes.participation import PROGRESS_SAMPLES, NodeContext, PhaseMachine, ProgressReports
-from rths_nodes.ros.transport import peers
+from rths_nodes.ros.transport import endpoints
 from rths_nodes.ros.transport.endpoints import ByHand, open_inbox
 from rths_nodes.ros.transport.service_thread import LoopCalls
 
@@ -180,20 +180,20 @@ def test_trip_of_run_or_in_name_of_node_is_no_request(
     run: str, source: str, reason: tuple[str, ...] | None
 ) -> None:
     values = {"run": run, "source": source, "reason": "why"}
-    request = peers.request_in(encode("Trip", values))
+    request = endpoints.request_in(encode("Trip", values))
     assert request is None if reason is None else mentions(request, *reason)
-    assert peers.request_in(encode("Trip", values)[:-8]) is None
-    assert peers.request_in(encode("Trip", values | {"frame_id": "world"})) == request
+    assert endpoints.request_in(encode("Trip", values)[:-8]) is None
+    assert endpoints.request_in(encode("Trip", values | {"frame_id": "world"})) == request
 
 
 @pytest.mark.parametrize("source", ["", "camera", "robots_of_the_laboratory"])
 def test_trip_request_of_earlier_version_is_accepted(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "definition", lambda message: peers.VERSION_2)
+    monkeypatch.setattr(wire, "definition", lambda message: endpoints.VERSION_2)
     request = encode("Trip", {"source": source, "reason": "why"})
     of_peer = encode("Trip", {"frame_id": mark_of("one"), "source": source, "reason": "why"})
     monkeypatch.undo()
-    assert mentions(str(peers.request_in(request)), *filter(None, (source, "why")))
-    assert peers.request_in(of_peer) is None
+    assert mentions(str(endpoints.request_in(request)), *filter(None, (source, "why")))
+    assert endpoints.request_in(of_peer) is None
 
 
 @pytest.mark.parametrize(

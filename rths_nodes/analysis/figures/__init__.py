@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from rths_nodes.analysis.figures import histories, updating
+from rths_nodes.analysis.figures import histories
 from rths_nodes.analysis.figures.drawing import Drawing, Recordings, Words
 
 Draw = Callable[[Drawing, Recordings], Words | None]
@@ -21,7 +21,7 @@ FIGURES: tuple[Draw, ...] = (
     histories.tracking_indicator,
     histories.delay,
     histories.compensator,
-    updating.copies,
+    histories.copies,
     histories.hysteresis,
     histories.energy,
     histories.synchronisation,

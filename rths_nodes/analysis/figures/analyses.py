@@ -11,8 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from rths_nodes.analysis.figures.drawing import Drawing, legend_above
-from rths_nodes.analysis.figures.style import (
+from rths_nodes.analysis.figures.drawing import (
     DASHES,
     FAINT,
     INK,
@@ -20,18 +19,20 @@ from rths_nodes.analysis.figures.style import (
     LINES,
     PALETTE,
     TARGET,
+    Drawing,
     Look,
+    legend_above,
     level,
     styled,
 )
 from rths_nodes.analysis.histories import strongest
-from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent
+from rths_nodes.analysis.identification.experiments import Cyclic, Equivalent
 from rths_nodes.analysis.identification.frequency_responses import NONE, FrequencyResponse, InverseFit
-from rths_nodes.analysis.iteration.convergence import SOFTER, Row
+from rths_nodes.analysis.iteration.corrections import SOFTER, Row
 from rths_nodes.analysis.iteration.learning import Inverse
 from rths_nodes.analysis.stability.crossings import Crossing, follow
 from rths_nodes.analysis.stability.judgement import Judgement
-from rths_nodes.analysis.stability.turns import HZ
+from rths_nodes.analysis.stability.loops import HZ
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import Array

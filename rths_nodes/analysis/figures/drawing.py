@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure with panels, a legend and tables of its curves; its files; and tests drawn over time."""
+"""Style of all figures; figure with panels, a legend, tables of its curves and files; tests drawn over time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec
 
@@ -20,15 +21,129 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from rths_nodes.analysis.figures.style import INCH, ON_PAGE, SHADES, Look, in_style, level, limit, printed, styled
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned
-from rths_nodes.analysis.paper import COLUMN
+from rths_nodes.analysis.units import COLUMN
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import (
+    FLAG_BRIDGED,
+    FLAG_SATURATED,
+    FLAG_SLIPPED,
+    FLAG_SLOWED,
+    FLAG_SOFT_START,
+    FLAG_TRIPPED,
+    Array,
+)
 from rths_nodes.core.text_files import write_columns
 from rths_nodes.core.version import __version__
+
+Look = Data
+"""Options of a matplotlib line."""
+INK, FAINT, BAND, ZERO, LIMIT = "#1a1a1a", "#8c8c8c", "#bdbdbd", "#999999", "#b3261e"
+DASHES = (0, (3, 1.2))
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+"""Colours of Okabe & Ito (2008), distinguishable with any colour vision."""
+LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
+IN_GREY = ("-", (0, (4, 1.4)), (0, (1.2, 1.0)), (0, (5, 1.2, 1.2, 1.2)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
+"""Line styles that replace colours on grey paper."""
+TARGET: Look = {"color": BAND, "lw": 2.8, "label": "target"}
+SHADES = (
+    (FLAG_SOFT_START, "soft start", "#b0b7bf", ""),
+    (FLAG_BRIDGED, "bridged", "#E69F00", "////"),
+    (FLAG_SLOWED, "slowed", "#009E73", "...."),
+    (FLAG_SLIPPED, "slipped", "#CC79A7", "\\\\\\\\"),
+    (FLAG_SATURATED, "sensor saturated", "#56B4E9", "++"),
+    (FLAG_TRIPPED, "safe stop", "#D55E00", "xxx"),
+)
+"""Flag, name, colour, and hatch on grey paper, of each kind of flagged stretch."""
+TICKS = {"major.size": 0.0, "color": "#555555", "labelcolor": INK}
+STYLE: Data = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.size": 8.0,
+    "figure.titlesize": "medium",
+    "figure.figsize": (7.4, 4.6),
+    "axes.titlesize": "medium",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#777777",
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.xmargin": 0.0,
+    "axes.formatter.limits": (-2, 5),
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.0,
+    "legend.frameon": False,
+    "legend.handlelength": 1.8,
+    "legend.columnspacing": 1.4,
+    "legend.labelspacing": 0.2,
+    "legend.borderaxespad": 0.2,
+    "savefig.dpi": 170.0,
+    "path.simplify_threshold": 0.4,
+}
+STYLE |= {f"{axis}tick.{key}": value for axis in "xy" for key, value in TICKS.items()}
+ON_PAGE = STYLE | {"font.size": 9.0}
+"""Style on a test's page, which phones and paper show at a reduced size."""
+INCH = 25.4
+PRINT = {
+    "font.size": 7.5,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "legend.fontsize": 7.0,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "rths_nodes",
+    "pdf.fonttype": 42,
+    "savefig.dpi": 600,
+    "hatch.linewidth": 0.4,
+}
+"""Style on paper: one font, 7 to 7.5 points, embedded in the file."""
+
+
+def on_paper(millimetres: float) -> Data:
+    return STYLE | PRINT | {"figure.figsize": (millimetres / INCH, 0.68 * millimetres / INCH)}
+
+
+def printed() -> float | None:
+    """Return the paper width of the current style, inches; None on the screen."""
+    width: float = matplotlib.rcParams["figure.figsize"][0]
+    return width if matplotlib.rcParams["pdf.fonttype"] == PRINT["pdf.fonttype"] else None
+
+
+@contextmanager
+def in_style(style: Data | float | None = None) -> Iterator[None]:
+    """Apply ``style`` to matplotlib's defaults inside a ``with`` block. The user's matplotlibrc is ignored.
+
+    A number is the width of paper, mm. The default is the style for the screen.
+    """
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(on_paper(style) if isinstance(style, (int, float)) else style or STYLE)
+        yield
+
+
+def styled(names: Iterable[str]) -> dict[str, Look]:
+    """Return a distinct look for each name: by colour on the screen, also by dashes and width on paper."""
+    looks: dict[str, Look] = {}
+    for number, name in enumerate(names):
+        repeat, colour = divmod(number, len(PALETTE))
+        looks[name] = {"color": PALETTE[colour], "ls": LINES[repeat % len(LINES)]}
+        if printed() is not None:
+            looks[name] |= {"ls": IN_GREY[colour], "lw": 1.0 + 0.6 * (repeat % len(LINES))}
+    return looks
+
+
+def level(panel: Axes, value: float = 0.0, colour: str = ZERO, line: object = "-") -> None:
+    panel.axhline(value, color=colour, ls=line, lw=0.7, zorder=1.5)
+
+
+def limit(panel: Axes, value: float) -> None:
+    if math.isfinite(value):
+        level(panel, value, LIMIT, DASHES)
+
 
 P = ParamSpec("P")
 Words = tuple[str, str]
@@ -220,13 +335,13 @@ def on_page(figures: Iterable[Drawing]) -> list[Drawing]:
         return drawn
 
 
-def for_print(figures: Iterable[Drawing], millimetres: float = COLUMN) -> list[Drawing]:
+def for_print(figures: Iterable[Drawing], millimetres: float) -> list[Drawing]:
     """Draw ``figures``, which are made on request, for paper ``millimetres`` wide."""
     with in_style(millimetres):
         return [*figures]
 
 
-def write_figures(figures: Sequence[Drawing], folder: Path, kind: str = "pdf") -> None:
+def write_figures(figures: Sequence[Drawing], folder: Path, kind: str) -> None:
     """Write each figure as ``kind`` (pdf or svg), and all captions as ``captions.txt``, to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     captions = []
@@ -275,7 +390,8 @@ class Row(NamedTuple):
     name: str
     unit: str
     looks: Mapping[str, Look]
-    shown: Sequence[tuple[Base, Sequence[Array] | Array]]
+    bases: Sequence[Base]
+    shown: Sequence[Sequence[Array] | Array]
     aim: float | None = 0.0
     limits: Sequence[float] = ()
     dots: bool = False
@@ -321,7 +437,7 @@ class Recordings:
         numbers = range(max((len(row.looks) for row in rows), default=0))
         groups = [numbers] if self.alone else [range(n, n + 1) for n in numbers]
         parts = [(row, [n for n in group if n < len(row.looks)]) for group in groups for row in rows]
-        parts = [(row, part) for row, part in parts if any(len(rows[n]) for _, rows in row.shown for n in part)]
+        parts = [(row, part) for row, part in parts if any(len(rows[n]) for rows in row.shown for n in part)]
         panels: list[Axes] = [*figure.panels(len(parts), height=height, sharex=True)[:, 0]] if parts else []
         for panel, (row, part) in zip(panels, parts, strict=True):
             name = row.name if self.alone else row.name + suffix_of(row.looks, part[0])
@@ -339,7 +455,7 @@ class Recordings:
     ) -> None:
         """Draw history ``number`` of each test, the first in front. ``rows`` as in :meth:`Drawing.curve`."""
         suffix, look = suffix_of(row.looks, number), [*row.looks.values()][number]
-        for depth, (test, (base, histories)) in enumerate(zip(self.tests, row.shown, strict=True)):
+        for depth, (test, base, histories) in enumerate(zip(self.tests, row.bases, row.shown, strict=True)):
             if len(history := histories[number]):
                 ranged = ", {}" * (history.ndim > 1)
                 heading = row.heads[number] if row.heads else label(row.name + suffix + ranged, row.unit)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of tests: displacement, tracking, compensator, force, energy, response, loads, corridor and timing.
+"""Figures of tests: displacement, tracking, compensator, force, energy, response, loads, corridor, copies, timing.
 
 Several figures are Figs. 7, 8 and 11 of Chen & Ricles (2010).
 """
@@ -8,17 +8,44 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 from scipy.linalg.blas import dtbsv  # scipy.signal has filters, too, but takes half a second to import
 
-from rths_nodes.analysis.energy import energies, experimental_force, ground_acceleration
-from rths_nodes.analysis.figures.drawing import Base, Drawing, Recordings, Row, Words, label, suffix_of
-from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, LINES, PALETTE, TARGET, Look, level, styled
-from rths_nodes.analysis.histories import STILL, Evaluation, Indices, largest, strongest
+from rths_nodes.analysis.figures.drawing import (
+    BAND,
+    DASHES,
+    FAINT,
+    INK,
+    LIMIT,
+    LINES,
+    PALETTE,
+    TARGET,
+    Base,
+    Drawing,
+    Look,
+    Recordings,
+    Row,
+    Words,
+    label,
+    level,
+    styled,
+    suffix_of,
+)
+from rths_nodes.analysis.histories import (
+    STILL,
+    Evaluation,
+    Indices,
+    energies,
+    experimental_force,
+    ground_acceleration,
+    largest,
+    strongest,
+)
+from rths_nodes.analysis.identification.from_recording import Followed
 from rths_nodes.analysis.overlay import Aligned, on_times
 from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.analysis.units import (
@@ -37,8 +64,10 @@ from rths_nodes.analysis.units import (
 )
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
+from rths_nodes.loop.scenario.updating import USED, Copies
+from rths_nodes.loop.supervision.monitor import Corridor, CorridorWatch, corridor_quantities, load_corridor
 from rths_nodes.mechanics.structure import transition
+from rths_nodes.mechanics.updating import LEARNT, UNEXPLAINED
 from rths_nodes.recording.run import Run
 
 
@@ -106,8 +135,8 @@ def difference(figure: Drawing, tests: Recordings) -> Words | None:
     moved = [[on_times(first.time, test.time, values) for values in test.displacement.T] for test in further]
     shown = [MM * (np.array(rows) - first.displacement.T) for rows in moved]
     nothing = np.zeros((len(tests.axes), 0))
-    rows = [(tests.samples[0], values) for values in (nothing, *shown)]
-    tests.over_time(figure, [Row("difference", "mm", tests.axes, rows)])
+    bases = [tests.samples[0]] * len(tests.tests)
+    tests.over_time(figure, [Row("difference", "mm", tests.axes, bases, [nothing, *shown])])
     return f"Difference to {first.name}", f"Measured displacement minus {first.name}."
 
 
@@ -117,8 +146,8 @@ def control_error(figure: Drawing, tests: Recordings) -> Words:
     where = f" ({tests.run.axes[axis]})" if len(tests.axes) > 1 else ""
     worst = quantity(abs(float(error[row, axis])), MM, "mm")
     values = [MM * test.of.running.control_error.T for test in tests.tests]
-    shown = [*zip(tests.counted, values, strict=True)]
-    tests.over_time(figure, [Row("control error", "mm", tests.axes, shown)], 1.2 if len(values) > 1 else 1.5)
+    row_of_errors = Row("control error", "mm", tests.axes, tests.counted, values)
+    tests.over_time(figure, [row_of_errors], 1.2 if len(values) > 1 else 1.5)
     title = tests.titled("Control error", f"largest {worst} at {time[row]:.3g}\u00a0s{where}")
     return title, "Target minus measured displacement of the same test."
 
@@ -128,8 +157,7 @@ def tracking_indicator(figure: Drawing, tests: Recordings) -> Words:
     most = quantity(largest(indicator), MM2, "mm²")
     ends = ", ".join(rounded(value, MM2) for value in indicator[-1].tolist())
     values = [MM2 * test.of.running.tracking_indicator.T for test in tests.tests]
-    shown = [*zip(tests.counted, values, strict=True)]
-    tests.over_time(figure, [Row("tracking indicator", "mm²", tests.axes, shown)], 1.75)
+    tests.over_time(figure, [Row("tracking indicator", "mm²", tests.axes, tests.counted, values)], 1.75)
     title = tests.titled("Tracking indicator", f"magnitude up to {most}, {ends}\u00a0mm² at the end")
     return title, "The indicator rises while the actuator lags its target and falls while the actuator leads."
 
@@ -140,13 +168,14 @@ def delay(figure: Drawing, tests: Recordings) -> Words | None:
     if first is None:
         return None
     nothing = np.zeros((len(tests.axes), 0))
-    late, ratio = [], []
-    for test, window in zip(tests.tests, windows, strict=True):
-        base = Base("windows", test.at(window.time) if window else nothing[0])
-        late.append((base, MS * window.delay.T if window else nothing))
-        ratio.append((base, window.amplitude.T if window else nothing))
-    late_row = Row("delay", "ms", tests.axes, late, dots=True)
-    tests.over_time(figure, [late_row, Row("amplitude ratio", "", tests.axes, ratio, 1.0, dots=True)])
+    late = [MS * window.delay.T if window else nothing for window in windows]
+    ratio = [window.amplitude.T if window else nothing for window in windows]
+    bases = [
+        Base("windows", test.at(window.time) if window else nothing[0])
+        for test, window in zip(tests.tests, windows, strict=True)
+    ]
+    late_row = Row("delay", "ms", tests.axes, bases, late, dots=True)
+    tests.over_time(figure, [late_row, Row("amplitude ratio", "", tests.axes, bases, ratio, 1.0, dots=True)])
     low, high = (early_or_late(float(pick(first.delay))) for pick in (np.nanmin, np.nanmax))
     spans = f"windows of {first.length:.2g}\u00a0s" if tests.alone else "windows, on the time axis of the rig"
     caption = (
@@ -189,7 +218,9 @@ def compensator(figure: Drawing, tests: Recordings) -> Words | None:
 
 def _state(tests: Recordings, state: str, states: Sequence[Mapping[str, Mapping[str, Array]]]) -> Row:
     units = {name: unit for test in tests.tests for name, unit in test.of.state_units.items()}
-    (name, unit), factor = labelled(state, units)
+    stage, dot, name = state.rpartition(".")
+    stem, number = _NUMBERED.fullmatch(name).groups()  # type: ignore[union-attr]  # matches everything
+    unit, factor = SHOWN_UNITS.get(units.get(state, ""), (units.get(state, ""), 1.0))
     histories = [
         {axis: factor * values[test.rows] for axis, values in by_name.get(state, {}).items()}
         for test, by_name in zip(tests.tests, states, strict=True)
@@ -198,15 +229,8 @@ def _state(tests: Recordings, state: str, states: Sequence[Mapping[str, Mapping[
     looks = {axis: tests.axes.get(axis, BLACK) for axis in dict.fromkeys(axis for row in finite for axis in row)}
     shown = [[row.get(axis, np.zeros(0)) for axis in looks] for row in finite]
     limits = [factor * end for end in tests.of.state_limits.get(state, ())]
-    return Row(name, unit, looks, [*zip(tests.samples, shown, strict=True)], None, limits)
-
-
-def labelled(state: str, units: Mapping[str, str]) -> tuple[tuple[str, str], float]:
-    """Return displayed name and unit of a compensator state, and factor to that unit."""
-    stage, dot, name = state.rpartition(".")
-    stem, number = _NUMBERED.fullmatch(name).groups()  # type: ignore[union-attr]  # matches everything
-    unit, factor = SHOWN_UNITS.get(units.get(state, ""), (units.get(state, ""), 1.0))
-    return (stage + dot + SYMBOLS.get(stem, stem) + number, unit), factor
+    title = stage + dot + SYMBOLS.get(stem, stem) + number
+    return Row(title, unit, looks, tests.samples, shown, None, limits)
 
 
 def response(figure: Drawing, tests: Recordings) -> Words | None:
@@ -216,17 +240,17 @@ def response(figure: Drawing, tests: Recordings) -> Words | None:
         return None
     drawn = styled(common if tests.alone else common[:FEW])
     moved, shaken = [], []
-    for test, base in zip(tests.tests, tests.steps, strict=True):
+    for test in tests.tests:
         rows = [test.run.dof_names.index(name) for name in drawn]
         nothing = np.zeros((0, test.moved.shape[1]))
-        moved.append((base, MM * test.moved.T[rows]))
-        shaken.append((base, test.of.or_left_out("acceleration", test.acceleration, nothing).T[rows]))
-    panels = [Row("displ.", "mm", drawn, moved)]
-    if any(np.isfinite(values).any() for _, values in shaken):
-        panels.append(Row("accel.", "m/s²", drawn, shaken))
+        moved.append(MM * test.moved.T[rows])
+        shaken.append(test.of.or_left_out("acceleration", test.acceleration, nothing).T[rows])
+    panels = [Row("displ.", "mm", drawn, tests.steps, moved)]
+    if any(np.isfinite(values).any() for values in shaken):
+        panels.append(Row("accel.", "m/s²", drawn, tests.steps, shaken))
     shakes = np.isfinite(ground).any()  # a test recorded elsewhere may lack the ground motion
     if shakes:
-        panels.insert(0, Row("ground", "m/s²", {"": BLACK}, [(tests.steps[0], [ground])]))
+        panels.insert(0, Row("ground", "m/s²", {"": BLACK}, tests.steps, [[ground]]))
     tests.over_time(figure, panels, 1.1)
     left = f" Only {FEW} of {len(common)} degrees of freedom are shown." if len(common) > len(drawn) else ""
     most = quantity(largest(run.dof_displacement[tests.of.first_step :]), MM, "mm", 3)
@@ -247,8 +271,8 @@ def equilibrium(figure: Drawing, tests: Recordings) -> Words | None:
     if len(time) < 2 or not scale:
         return None
     share = PERCENT * force / scale
-    shown = [(Base("steps", time), share.T)]
-    tests.over_time(figure, [Row("residual", "%", styled(tests.run.dof_names), shown)])
+    looks = styled(tests.run.dof_names)
+    tests.over_time(figure, [Row("residual", "%", looks, [Base("steps", time)], [share.T])])
     most = largest(share)
     remainder = f"residual of up to {quantity(most, 1.0, '%')}"
     if most < ROUNDING:
@@ -269,9 +293,9 @@ def loads(figure: Drawing, tests: Recordings) -> Words | None:
     for index, name in enumerate(histories.names):
         both = [KN * histories.target[:, index], KN * histories.force[:, index]]
         looks, heads = {"target": TARGET, "measured": BLACK}, (f"{name} target force (kN)", f"{name} force (kN)")
-        rows.append(Row(f"{name} force", "kN", looks, [(base, both)], None, heads=heads))
+        rows.append(Row(f"{name} force", "kN", looks, [base], [both], None, heads=heads))
         moved = [MM * histories.displacement[:, index]]
-        rows.append(Row(f"{name} displacement", "mm", {"measured": BLACK}, [(base, moved)], None))
+        rows.append(Row(f"{name} displacement", "mm", {"measured": BLACK}, [base], [moved], None))
     tests.over_time(figure, rows)
     error = np.abs(histories.error)
     error = error[np.isfinite(error)]
@@ -442,7 +466,7 @@ def followed(
     figure.curve(panel, base, tests.head(first, head), target, rows=rows, **look)
     name = "measured" if tests.alone else "displacement"
     moved = [MM * test.displacement.T for test in tests.tests]
-    row = Row(name, "mm", tests.axes, [*zip(tests.samples, moved, strict=True)])
+    row = Row(name, "mm", tests.axes, tests.samples, moved)
     tests.curves(figure, panel, row, axis, rows, f"measured{suffix}")
     if command:
         sent = MM * tests.run.command[first.rows, axis]
@@ -462,7 +486,7 @@ def corridor(figure: Drawing, tests: Recordings) -> Words | None:
     run, file = tests.run, tests.run.scenario.monitor.corridor
     if file is None:
         return None
-    predicted = load(file, run.axes, run.scenario.servo_rate, 0)
+    predicted = load_corridor(file, run.axes, run.scenario.servo_rate, 0)
     samples = tests.of.counted[tests.of.counted <= predicted.samples]
     measured, watch = _measured(tests, predicted, samples)
     base, rows = Base("samples", run.time[samples]), []
@@ -475,7 +499,7 @@ def corridor(figure: Drawing, tests: Recordings) -> Words | None:
             curves = [np.array([lower, upper]), nominal, factor * measured[row, :, axis]]
             column = name + suffix_of(run.axes, axis)
             heads = [label(column + part, unit) for part in (", predicted, {}", ", nominal", "")]
-            rows.append(Row(f"{axis_name} {name}", unit, PREDICTED, [(base, curves)], None, heads=heads))
+            rows.append(Row(f"{axis_name} {name}", unit, PREDICTED, [base], [curves], None, heads=heads))
     tests.over_time(figure, rows, 1.1)
     caption = f"Predicted before the test: {predicted.source}."
     if watch.left is None:
@@ -493,7 +517,7 @@ def _measured(tests: Recordings, corridor: Corridor, samples: Indices) -> tuple[
         watch.start(run.displacement[base].tolist(), run.force[base].tolist())
     for sample in samples.tolist():
         watch.step(sample, run.displacement[sample].tolist(), run.force[sample].tolist())
-    return quantities(run.displacement[rows], run.force[rows]), watch
+    return corridor_quantities(run.displacement[rows], run.force[rows]), watch
 
 
 INPUT: Look = {"color": INK, "lw": 1.7}
@@ -528,7 +552,7 @@ def hysteresis(figure: Drawing, tests: Recordings) -> Words:
 def force(figure: Drawing, tests: Recordings) -> Words:
     panels = figure.panels(len(tests.axes), 2, 1.6, width_ratios=(7, 5), sharex="col")
     values = [KN * test.force.T for test in tests.tests]
-    row = Row("force", "kN", tests.axes, [*zip(tests.samples, values, strict=True)])
+    row = Row("force", "kN", tests.axes, tests.samples, values)
     for axis, (name, (over_time, loops)) in enumerate(zip(tests.axes, panels, strict=True)):
         suffix = suffix_of(tests.axes, axis)
         tests.time(over_time, f"{name}: force (kN)" if suffix else "restoring force (kN)")
@@ -553,22 +577,20 @@ def energy(figure: Drawing, tests: Recordings) -> Words:
     if not relative:
         unit, factor = _joules(largest(np.concatenate([history.energy_error for history in running])))
         name, errors = "energy error", [factor * history.energy_error for history in running]
-    shown = [(base, [values]) for base, values in zip(tests.counted, errors, strict=True)]
-    rows = [Row(name, unit, {"": ERROR}, shown)]
+    rows = [Row(name, unit, {"": ERROR}, tests.counted, [[values] for values in errors])]
     if not tests.alone:
         if relative:
             inputs = [[1e-3 * test.of.running.input_energy[test.first_step :]] for test in tests.tests]
-            both = [*zip(tests.steps, inputs, strict=True)]
-            rows.append(Row("input energy", "kJ", {"": INPUT}, both, None))
+            rows.append(Row("input energy", "kJ", {"": INPUT}, tests.steps, inputs, None))
         tests.over_time(figure, rows, 1.6)
         percent = "Energy added by the tracking error, in percent, and the input energy."
         return "Energy", percent if relative else "Energy added by the tracking error."
     parts = energies(tests.of)
     unit, factor = _joules(largest(np.array([*parts.values()])))
     looks = {name: look for name, look in ({"input": INPUT} | styled(PARTS)).items() if name in parts}
-    balance = [(tests.steps[0], [factor * parts[name] for name in looks])]
-    heads = [f"{name} ({unit})" for name in looks]
-    panels = tests.over_time(figure, [*rows, Row("energy", unit, looks, balance, None, heads=heads)], 1.6)
+    values, heads = [factor * parts[name] for name in looks], [f"{name} ({unit})" for name in looks]
+    balance = Row("energy", unit, looks, tests.steps, [values], None, heads=heads)
+    panels = tests.over_time(figure, [*rows, balance], 1.6)
     if relative and len(panels) > 1:
         # without strain energy at yield, the first values are large because the input energy is small
         late = errors[0][len(errors[0]) // 4 if running[0].elastic_energy == 0.0 else 0 :]
@@ -637,7 +659,7 @@ def compared(runs: Sequence[tuple[str, Run]]) -> Drawing:
     moved = [MM * (exact if np.isfinite(exact).all() else test.displacement).T for exact, test in pairs]
     errors = [MM * test.target.T - values for test, values in zip(aligned, moved, strict=True)]
     rows = [
-        Row(name, "mm", tests.axes, [*zip(tests.samples, values, strict=True)], None)
+        Row(name, "mm", tests.axes, tests.samples, values, None)
         for name, values in (("displacement", moved), ("target − true", errors))
     ]
     states = [test.of.parameters for test in aligned]
@@ -650,9 +672,74 @@ def compared(runs: Sequence[tuple[str, Run]]) -> Drawing:
     panels[0].plot(first.time, MM * first.target, **look)
     for panel, row in zip(panels, rows, strict=True):
         tests.time(panel, label(row.name, row.unit))
-        for (name, look), (base, histories) in zip(tests.looks.items(), row.shown, strict=True):
+        for (name, look), base, histories in zip(tests.looks.items(), row.bases, row.shown, strict=True):
             for axis, history in enumerate(histories):
                 line = {"ls": LINES[axis % len(LINES)]} if axis else {}
                 panel.plot(base.values[: len(history)], history, label=name, **(look | line))
+    figure.finish()
+    return figure
+
+
+def copies(figure: Drawing, tests: Recordings) -> Words | None:
+    run = tests.run
+    if run.scenario.updating is None or not len(run.updating):
+        return None
+    copy = Copies(run.scenario).learns
+    m, used = len(copy.names), run.scenario.updating.mode == USED
+    base, innovation = Base("updating", run.updating_time), run.updating[:, 3 * m + 2]
+    shares = run.updating[:, : 3 * m].reshape(-1, 3, m) / copy.initial
+    released = "copies have" if used else "copies would have"
+    rows = _parameters(base, copy.names, shares, (copy.lower, copy.upper), released)
+    tests.over_time(figure, [*rows, _innovation(base, innovation)], 1.1)
+    strange = bool((innovation > UNEXPLAINED).any())
+    verdict = "the model does not explain the specimen" if strange else "learnt"
+    use = "The copies follow the estimate." if used else "The test did not use the estimate (mode shadow)."
+    return f"Copies of {run.scenario.updating.axis}: {verdict}", (
+        f"Parameters of {copy.model} divided by their initial values, with bounds. {use} The mean square of the "
+        f"innovation is 1 if the model is right; above {UNEXPLAINED:g} the copies return towards 1."
+    )
+
+
+def _parameters(
+    base: Base, names: Iterable[str], shares: Array, bounds: tuple[Array, Array], released: str
+) -> list[Row]:
+    """Return rows of mean, deviation and released value: ``shares`` ``(n, 3, m)`` of the initial values."""
+    looks: dict[str, Look] = {
+        "one standard deviation": {"color": BAND},
+        "estimate": {"color": PALETTE[0]},
+        released: {"color": PALETTE[1], "ls": DASHES},
+    }
+    rows = []
+    for name, (mean, wide, values), *limits in zip(names, shares.transpose(2, 1, 0), *bounds, strict=True):
+        curves = [np.array([mean - wide, mean + wide]), mean, values]
+        parts = (", one standard deviation, {}", "", f", {released}")
+        heads = [f"{name}{part} (of the initial value)" for part in parts]
+        rows.append(Row(name.replace("_", " "), "", looks, [base], [curves], None, limits, heads=heads))
+    return rows
+
+
+def _innovation(base: Base, values: Array) -> Row:
+    return Row("mean square of innovation", "", {"": {"color": INK}}, [base], [[values]], None, [UNEXPLAINED])
+
+
+def copies_in_shadow(followed: Followed, run: Run) -> Drawing:
+    figure, base = Drawing(), Base("updating", followed.time)
+    heading = f"copy of {followed.axis} in shadow, model {followed.copy.model}, law {followed.law}"
+    figure.heading = f"{run.scenario.name}: {heading}"
+    shares = np.stack((followed.estimate, followed.deviation, followed.released), axis=1) / followed.copy.initial
+    names = [
+        f"{name}{'' if identified else ', not identified'}"
+        for name, identified in zip(followed.copy.names, followed.identified, strict=True)
+    ]
+    bounds = followed.copy.lower, followed.copy.upper
+    rows = _parameters(base, names, shares, bounds, "copies would have")
+    looks: dict[str, Look] = {
+        "measured": {"color": FAINT, "lw": 1.8},
+        "expected": {"color": INK},
+        "copies rest": {"color": LIMIT, "ls": "", "marker": "|", "ms": 4.0},
+    }
+    forces = [KN * followed.force, KN * followed.expected, np.where(followed.use == LEARNT, np.nan, 0.0)]
+    rows += [Row("force", "kN", looks, [base], [forces], None), _innovation(base, followed.mean_square)]
+    Recordings.one(Evaluation(run)).over_time(figure, rows, 1.3)
     figure.finish()
     return figure

@@ -13,17 +13,26 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rths_nodes.analysis.figures.drawing import label, legend_above
+from rths_nodes.analysis.figures.drawing import (
+    INCH,
+    LINES,
+    STYLE,
+    TARGET,
+    WIDTH,
+    Look,
+    in_style,
+    label,
+    legend_above,
+    styled,
+)
 from rths_nodes.analysis.figures.studies import by_label
-from rths_nodes.analysis.figures.style import INCH, LINES, STYLE, TARGET, Look, in_style, styled
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.index_definitions import magnitude_title
 from rths_nodes.analysis.overlay import Aligned
-from rths_nodes.analysis.paper import COLUMN, PAPER, STYLES, check_width
 from rths_nodes.analysis.study_table import StudyTable
+from rths_nodes.analysis.units import COLUMN, PAPER, STYLES, check_width
 from rths_nodes.core.errors import unknown
-from rths_nodes.recording.columns import History, samples_of, steps_of
-from rths_nodes.recording.run import Run
+from rths_nodes.recording.run import History, Run, samples_of, steps_of
 
 UNITS = {"m": (1e3, "mm"), "N": (1e-3, "kN"), "m/s^2": (1.0, "m/s²"), "1": (1.0, "")}
 TRACKING, ERROR, LOOPS = "tracking", "error", "hysteresis"
@@ -112,9 +121,9 @@ def plot_by_label(
     table: StudyTable,
     index: str,
     rows: Mapping[str, Sequence[int]],
-    axes: Axes | None = None,
-    style: str | None = None,
-    width: float = COLUMN,
+    axes: Axes | None,
+    style: str | None,
+    width: float,
 ) -> Axes:
     if index not in table.columns:
         raise unknown("index", "index", index, table.indices)
@@ -156,10 +165,10 @@ def _in_words(name: str) -> str:
     return name.removeprefix("axes.").replace("_", " ").replace(".", ": ")
 
 
-def picture(run: Run, quantities: Sequence[str], width: float = 7.4) -> str:
+def picture(run: Run, quantities: Sequence[str]) -> str:
     """Return a PNG of ``run``, as a data URL for HTML, with one panel per quantity."""
     with in_style(STYLE | {"savefig.dpi": 100.0}), io.BytesIO() as buffer:
-        figure = Figure(figsize=(width, 1.9 * len(quantities)), layout="constrained")
+        figure = Figure(figsize=(WIDTH, 1.9 * len(quantities)), layout="constrained")
         panels = np.atleast_1d(figure.subplots(len(quantities), 1))
         for panel, quantity in zip(panels, quantities, strict=True):
             plot(run, quantity, panel)

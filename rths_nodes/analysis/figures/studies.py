@@ -12,8 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from rths_nodes.analysis.figures.drawing import Drawing, beside
-from rths_nodes.analysis.figures.style import FAINT, INK, LIMIT, PALETTE, Look, printed, styled
+from rths_nodes.analysis.figures.drawing import FAINT, INK, LIMIT, PALETTE, Drawing, Look, beside, printed, styled
 from rths_nodes.analysis.index_definitions import definition, magnitude_title
 from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, percentile, shown
 from rths_nodes.analysis.units import exact, grouped, sentence

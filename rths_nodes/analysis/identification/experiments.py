@@ -1,16 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that move one axis at a time, with noise or in cycles. Force axes are loaded first and stay loaded."""
+"""Tests that move one axis at a time, with noise or in cycles, and characteristics from the cyclic tests.
+
+Force axes are loaded first and stay loaded. Each history of a cyclic test is a mean cycle: harmonics of the
+driving frequency, fitted to whole cycles. The effective stiffness K is the difference of the forces at the largest
+and smallest displacement, divided by the difference of these displacements. The effective damping ratio is
+W / (2 pi K d^2), with the energy W of a cycle and the amplitude d (ASCE/SEI 7, EN 15129). The equivalent dashpot
+is W / (pi omega d^2), with the angular frequency omega (Jacobsen 1930).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.control import DAMPER_VOLTAGE
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.parameters import integer, number, params
+from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import replace
@@ -23,6 +35,24 @@ SETTLED = 1.0
 """Duration of the constant loads before the motion begins, s."""
 RAMP, SETTLING = 2, 1
 """Number of cycles of a smooth rise or fall; number of cycles between the rise and the evaluated cycles."""
+WITHOUT_STRUCTURE: dict[str, object] = {
+    "structure": None,
+    "reduction": None,
+    "soft_start": None,
+    "force_lead": None,
+    "ground_motion": {"type": "none"},
+    "interface": [],
+    "observed": [],
+    "indices": "none",
+    "cases": {},
+    "substeps": 1,
+}
+"""Changes of a scenario for a test whose targets are known before."""
+HARMONICS = 9
+POINTS = 720
+ALIKE = 1.05
+"""Largest ratio of two amplitudes that are treated as equal."""
+FEWEST = 6
 
 
 @params
@@ -139,27 +169,17 @@ def _moving(
     alone = np.eye(len(scenario.moved_axes))
     alone[:, axis] -= 1.0
     alone[axis, axis] = 1.0
-    changes: dict[str, object] = {
+    changes = WITHOUT_STRUCTURE | {
         "name": f"{scenario.name}.{word}_{name}",
-        "substeps": 1,
         "time_ratio": 1,
-        "soft_start": None,
         "duration": duration,
-        "ground_motion": {"type": "none"},
-        "structure": None,
         "integrator": {"type": "prescribed", "displacement": motion},
         "ramp": {"type": "linear"},
         "setup": {"type": "matrix", "matrix": alone.tolist()},
         "compensator": {"type": "none"},
         "semi_active": semi_active,
         "updating": None,
-        "interface": [],
-        "observed": [],
-        "reduction": None,
         "monitor": {},
-        "force_lead": None,
-        "indices": "none",
-        "cases": {},
     }
     pairs: list[tuple[list[str], object]] = [([key], value) for key, value in changes.items()]
     for axis_name in scenario.force_axes:
@@ -179,3 +199,174 @@ def loaded_at(scenario: Scenario) -> float:
         assert limits.force_rate is not None
         longest = max(longest, load.held_for + load.rise + abs(load.largest) / (SHARE * limits.force_rate))
     return math.ceil((longest + SETTLED) * scenario.servo_rate) / scenario.servo_rate if longest else 0.0
+
+
+@dataclass(frozen=True)
+class Cyclic:
+    """Results of a cyclic test of one axis at ``frequency`` (Hz).
+
+    ``wanted`` is the commanded amplitude (m), ``amplitude`` the measured amplitude (m).
+
+    Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m) are the real and imaginary part of force over
+    displacement in the first harmonic. ``effective_stiffness`` is in N/m, ``energy`` (J) is dissipated in a cycle,
+    ``damping`` (N s/m) is the equivalent dashpot, and ``damping_ratio`` is the effective ratio.
+    ``stiffness_scatter`` (N/m) and ``loss_factor_scatter`` are standard deviations over the cycles, NaN for a
+    single cycle or too few samples.
+
+    Actuator: ``gain`` and ``delay`` (s) relate measured displacement to command and include the transport delay.
+    The delay is ambiguous by whole periods. ``displacement`` (m) and ``force`` (N) are the mean cycle,
+    ``(POINTS,)``.
+    """
+
+    wanted: float
+    amplitude: float
+    frequency: float
+    cycles: int
+    storage_stiffness: float
+    loss_stiffness: float
+    effective_stiffness: float
+    energy: float
+    damping: float
+    damping_ratio: float
+    gain: float
+    delay: float
+    stiffness_scatter: float
+    loss_factor_scatter: float
+    displacement: Array
+    force: Array
+
+    @property
+    def loss_factor(self) -> float:
+        return self.loss_stiffness / self.storage_stiffness if self.storage_stiffness else math.inf
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests.
+
+    The ranges hold the smallest and the largest value of single tests. Jacobsen's dashpot, ``Cyclic.damping``,
+    also represents the energy of the other harmonics.
+    """
+
+    stiffness: float
+    damping: float
+    stiffness_range: tuple[float, float]
+    damping_range: tuple[float, float]
+
+
+def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequency: float, cycles: int) -> Cyclic:
+    """Evaluate steady histories ``(n,)`` of one axis over whole ``cycles`` at ``frequency`` (Hz).
+
+    Raises ValueError if the histories differ in length, have too few samples, or contain no motion.
+    """
+    if not len(command) == len(displacement) == len(force):
+        raise ValueError(
+            f"command, displacement and force have {len(command)}, {len(displacement)} and {len(force)} samples; "
+            "the numbers must be equal"
+        )
+    omega = 2.0 * math.pi * frequency
+    wanted, moved, felt = (_harmonics(history, dt, omega) for history in (command, displacement, force))
+    least = ROUNDING * float(np.abs(command).max(initial=0.0))
+    if not (abs(wanted[1]) > least and abs(moved[1]) > least):
+        raise ValueError("command and displacement must both move at this frequency")
+    stiffness, answer = felt[1] / moved[1], moved[1] / wanted[1]
+    path, pull = _cycle(moved), _cycle(felt)
+    ends = int(path.argmax()), int(path.argmin())
+    amplitude = 0.5 * (path[ends[0]] - path[ends[1]])
+    effective = 0.5 * (pull[ends[0]] - pull[ends[1]]) / amplitude
+    numbers = np.arange(len(moved))
+    energy = math.pi * float((numbers * (felt * moved.conj()).imag).sum())
+    return Cyclic(
+        float(abs(wanted[1])),
+        float(amplitude),
+        frequency,
+        cycles,
+        float(stiffness.real),
+        float(stiffness.imag),
+        float(effective),
+        energy,
+        energy / (math.pi * omega * amplitude**2),
+        energy / (2.0 * math.pi * effective * amplitude**2) if effective > 0.0 else math.inf,
+        float(abs(answer)),
+        -float(np.angle(answer)) / omega,
+        *_scatter(displacement, force, dt, omega, cycles),
+        path,
+        pull,
+    )
+
+
+def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
+    omega = 2.0 * math.pi * np.array([test.frequency for test in tests])
+    storage = np.array([test.storage_stiffness for test in tests])
+    loss = np.array([test.loss_stiffness for test in tests])
+    dashpots = loss / omega
+    return Equivalent(
+        float(storage.mean()),
+        float(omega @ loss / (omega @ omega)),
+        (float(storage.min()), float(storage.max())),
+        (float(dashpots.min()), float(dashpots.max())),
+    )
+
+
+def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
+    """Return stiffness (N/m), loss factor and their scatters at the smallest amplitude, by name.
+
+    The slowest test with this amplitude provides the values, and its cycles the scatters. The scatter of the
+    stiffness includes the rms difference from the tests at other frequencies. Raises ValueError if the stiffness
+    is not positive or has no scatter.
+    """
+    least = min(test.wanted for test in tests)
+    small = sorted((test for test in tests if test.wanted <= ALIKE * least), key=lambda test: test.frequency)
+    first, rest = small[0], small[1:]
+    first_text = f"{first.wanted:.4g} m at {first.frequency:g} Hz"
+    if not first.storage_stiffness > 0.0:
+        raise ValueError(f"{first_text}: storage stiffness of {first.storage_stiffness:.4g} N/m; must be > 0")
+    if not math.isfinite(first.stiffness_scatter):
+        raise ValueError(
+            f"{first_text}: the scatter cannot be determined (cycles = {first.cycles}). Use at least two cycles "
+            "and more samples per cycle"
+        )
+    differences = [test.storage_stiffness - first.storage_stiffness for test in rest]
+    between = math.sqrt(sum(difference**2 for difference in differences) / len(differences)) if rest else 0.0
+    scatter = math.hypot(first.stiffness_scatter, between)
+    return {
+        "stiffness": first.storage_stiffness,
+        "stiffness_scatter": scatter,
+        "loss_factor": first.loss_factor,
+        "loss_factor_scatter": first.loss_factor_scatter,
+    }
+
+
+def _scatter(displacement: Array, force: Array, dt: float, omega: float, cycles: int) -> tuple[float, float]:
+    ends = np.ceil(np.arange(cycles + 1) * 2.0 * math.pi / (omega * dt) - ROUNDING).astype(int)
+    ends[-1] = len(force)
+    if cycles < 2 or np.diff(ends).min() < FEWEST:
+        return math.nan, math.nan
+    scatter = []
+    for begin, end in pairwise(ends.tolist()):
+        most = min(HARMONICS, (end - begin - 2) // 4)
+        moved, felt = (_harmonics(history[begin:end], dt, omega, most)[1] for history in (displacement, force))
+        if moved == 0.0:
+            return math.nan, math.nan
+        scatter.append(felt / moved)
+    stiffness = np.array(scatter)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = stiffness.imag / stiffness.real
+        return float(stiffness.real.std(ddof=1)), float(loss.std(ddof=1))
+
+
+def _harmonics(history: Array, dt: float, omega: float, most: int = HARMONICS) -> Complex:
+    """Return the least-squares amplitudes a_n, n = 0 to at most ``most``, of sum Re(a_n exp(i n omega t))."""
+    count = min(most, math.ceil(math.pi / (omega * dt)) - 1)  # below half the sampling rate
+    if count < 1 or len(history) < 4 * count + 2:
+        raise ValueError(f"{len(history)} samples: too few for a cycle of {2.0 * math.pi / omega:g} s")
+    phase = omega * dt * np.outer(np.arange(len(history)), np.arange(1, count + 1))
+    waves = np.column_stack((np.ones(len(history)), np.cos(phase), np.sin(phase)))
+    amplitudes = np.linalg.lstsq(waves, history, rcond=None)[0]
+    return np.concatenate((amplitudes[:1], amplitudes[1 : count + 1] - 1j * amplitudes[count + 1 :]))
+
+
+def _cycle(amplitudes: Complex) -> Array:
+    phase = np.linspace(0.0, 2.0 * math.pi, POINTS, endpoint=False)
+    waves = np.exp(1j * np.outer(phase, np.arange(len(amplitudes))))
+    return np.asarray((waves @ amplitudes).real)

@@ -3,11 +3,21 @@
 
 1. Each actuator is driven with band-limited noise; the estimator H1 gives displacement over command, a matrix.
 2. The matrix is inverted at each frequency.
-3. Each entry of the inverse is fitted with a polynomial in s (Eq. 2.8; ``mechanics/models/inverse.py``).
-4. The state-space model follows from the fit (``inverse.state_space``).
+3. Each entry of the inverse is fitted with a polynomial in s (Eq. 2.8; ``mechanics/loading_model.py``).
+4. The output-error method (:func:`identify`) refines the polynomials and finds the delay.
+5. The state-space model follows from the fit (``loading_model.state_space``).
 
 The response relates samples to samples and includes the hold of the commands. For periodic noise see
-``doc/identified_inverse.md``.
+``doc/identified_inverse.md``. In step 4, the response of the rig is
+
+    G(s) = P(s)^-1 e^(-s D)
+
+with the matrix P of the polynomials and the delay D of all commands. The search starts from the polynomials of
+:func:`fit_of` at their best delay. A weighted least-squares fit to the measured responses gives all coefficients
+and the delay, with their standard deviations. The weights are the inverse standard deviations of the noise
+(L. Ljung, System Identification, 2nd ed. 1999, sections 7.4 and 10.2). Noise biases the inverse of a response, but
+not the response. The degrees of the polynomials minimise the information criterion of Schwarz (1978) among the
+stable models.
 """
 
 from __future__ import annotations
@@ -19,9 +29,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import ROUNDING, Array
-from rths_nodes.mechanics.models.inverse import DERIVATIVES, inverse_response
+from rths_nodes.mechanics import loading_model
+from rths_nodes.mechanics.loading_model import DERIVATIVES, inverse_response
+from rths_nodes.mechanics.structure import transition
 
 Orders = NDArray[np.intp]
 """Degree of each entry's polynomial; ``NONE`` for a zero entry."""
@@ -42,6 +55,20 @@ CERTAIN, UNCERTAIN = 0.01, 0.3
 response with noise above ``UNCERTAIN`` is omitted, because noise makes the inverse too small."""
 EntryFits = list[list[list[tuple[Array, float]]]]
 """Coefficients and weighted rms error by row, column and degree; the lowest degree is ``NONE``."""
+LATEST = 0.1
+"""Longest delay in the search, s."""
+ACCURATE, RELATIVE = 1e-4, 0.01
+"""Assumed relative errors of the responses, in addition to noise. ``RELATIVE`` is used if no model explains the
+responses with ``ACCURATE``."""
+EXPLAINED = 2.0
+"""Ratio of mean square residual to noise variance above which a model does not explain the responses."""
+NORMAL_95 = 1.96
+EQUAL = 0.7
+"""Weighted rms residual below which models are equally good."""
+PASSES = 2
+"""Largest number of refinements of a model by its own prediction of the motion between samples."""
+FAST = 0.1
+"""Initial lag of an additional pole, relative to the lag of the model."""
 
 
 class Experiment(NamedTuple):
@@ -79,8 +106,8 @@ class InverseFit(NamedTuple):
     """Coefficients of displacement, velocity, acceleration and jerk, ``(4, n_axes, n_axes)``."""
     orders: Orders
     error: Array
-    """Weighted rms error of the inverse relative to the diagonal element of the row, ``(n_axes, n_axes)``. In
-    ``output_error.py``: of the response, relative to the diagonal element of the column."""
+    """Weighted rms error of the inverse relative to the diagonal element of the row, ``(n_axes, n_axes)``. After
+    :func:`identify`: of the response, relative to the diagonal element of the column."""
 
     def response(self, frequency: Array) -> Complex:
         """Return displacement over command, ``(f, n_axes, n_axes)``, at ``frequency`` (Hz)."""
@@ -218,18 +245,190 @@ def information(error: float, coefficients: int, count: int) -> float:
     return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))
 
 
-class Lines(NamedTuple):
-    """Response at the spectral lines of a periodic excitation.
+class Identified(NamedTuple):
+    """Identified model of a rig. ``deviation`` holds the standard deviations of the coefficients."""
 
-    ``frequency`` is ``(f,)`` Hz; ``response`` is measured displacement over command, ``(f, n_axes, n_axes)``.
+    fit: InverseFit
+    delay: float
+    delay_range: tuple[float, float]
+    """95 % interval of the delay, s."""
+    explained: bool
+    """True if the model explains the responses within noise; otherwise the delay includes other dynamics."""
+    deviation: Array
+    measured: FrequencyResponse
+    """The measured response, without the effects of hold, sampling and delay."""
+
+
+def identify(
+    sampled: FrequencyResponse,
+    dt: float,
+    ramp: bool,
+    orders: Orders | None = None,
+    delay: float | None = None,
+) -> Identified:
+    """Return the model of a rig from its response, ``sampled`` every ``dt`` (s).
+
+    Commands are held over the preceding sample, or linear between samples if ``ramp`` is true. By default
+    ``orders`` and ``delay`` (s) are identified. Raises ConfigError if no model is stable.
     """
+    delays = np.arange(0.0, LATEST * (1.0 + ROUNDING), dt) if delay is None else np.array([delay])
+    first = _continuous(sampled, dt, ramp, None)
+    fits = [entry_fits(first.without_delay(float(late))) for late in delays]
 
-    frequency: Array
-    response: Complex
+    def settled(relative: float, start: InverseFit, late: float) -> _Candidate:
+        """Return the model, refined by its own prediction of the motion between samples."""
+        candidate = _refined(first, relative, start, late, delay is not None)
+        for _ in range(PASSES):
+            model = candidate[0]
+            if not _stable(model.fit):
+                break
+            measured = _continuous(sampled, dt, ramp, model)
+            candidate = _refined(measured, relative, model.fit, model.delay, delay is not None)
+        return candidate
 
-    def up_to(self, frequency: float) -> Lines:
-        kept = self.frequency <= frequency * (1.0 + ROUNDING)
-        return Lines(self.frequency[kept], self.response[kept])
+    for relative in (ACCURATE, RELATIVE):
+        models: list[_Candidate] = []
+        lower = None
+        for highest in range(HIGHEST + 1) if orders is None else (HIGHEST,):
+            starts = [_best_start(fits, delays, 2 * len(sampled.frequency), orders, highest)]
+            if lower is not None:
+                starts.append(_raised(lower, highest))
+            candidates = [settled(relative, *start) for start in starts]
+            models += [model for model in candidates if _stable(model[0].fit)]
+            lower = min(candidates, key=lambda model: model[1])[0]
+        if any(model.explained for model, _, _ in models):
+            break
+    if not models:
+        raise ConfigError(
+            "no stable model explains the responses. Set the orders of the model, or use a narrower band or "
+            "stronger noise"
+        )
+    values = 2 * sampled.response.size
+    best, *_ = min(models, key=lambda one: information(max(one[1], EQUAL), one[2], values))
+    return best._replace(explained=relative == ACCURATE)
+
+
+def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identified | None) -> FrequencyResponse:
+    """Return the response without the effect of hold and sampling, as predicted by ``model``.
+
+    Without a model, only the spectrum of the hold is removed. A held command acts half a sample early, because it
+    is held over the preceding sample.
+    """
+    s, n = sampled.s, sampled.response.shape[1]
+    flat = np.sinc(sampled.frequency * dt)
+    hold = (flat * (flat if ramp else np.exp(0.5 * s * dt)))[:, None, None]
+    factor = np.asarray(np.eye(n) / hold, np.complex128)
+    if model is not None and loading_model.degrees(model.fit.coefficients).min() > 0:
+        system, inputs, outputs = loading_model.state_space(model.fit.coefficients)
+        phi, start, end = transition(system, inputs, dt)
+        late = np.exp(-s * dt)[:, None, None]
+        driven = late * start + end if ramp else start + end
+        held = outputs @ np.linalg.solve(np.eye(len(phi)) - late * phi, driven + 0.0j * late)
+        factor = np.linalg.solve(held, model.fit.response(sampled.frequency)).astype(np.complex128)
+    variance = sampled.variance / np.abs(hold) ** 2
+    return sampled._replace(response=sampled.response @ factor, variance=variance)
+
+
+_Candidate = tuple[Identified, float, int]
+
+
+def _stable(fit: InverseFit) -> bool:
+    try:
+        loading_model.check(fit.coefficients, "")
+    except ConfigError:
+        return False
+    return True
+
+
+def _best_start(
+    fits: Sequence[EntryFits], delays: Array, count: int, orders: Orders | None, highest: int
+) -> tuple[InverseFit, float]:
+    """Return the polynomials of degree up to ``highest`` and the delay (s) with the best criterion of Schwarz."""
+    starts = [fit_of(entry, count, orders, highest) for entry in fits]
+    criteria = []
+    for fit in starts:
+        rows = zip(fit.error.ravel().tolist(), (fit.orders - NONE).ravel().tolist(), strict=True)
+        criteria.append(float(sum(information(error, number, count) for error, number in rows)))
+    best = int(np.argmin(criteria))
+    return starts[best], float(delays[best])
+
+
+def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
+    """Return ``lower`` with an additional fast pole, whose lag is subtracted from the delay."""
+    fit = lower.fit
+    lag = FAST * abs(float(np.trace(fit.coefficients[1]) / np.trace(fit.coefficients[0])))
+    coefficients = fit.coefficients.copy()
+    coefficients[1:] += lag * fit.coefficients[:-1]
+    orders = np.where(fit.orders > NONE, np.minimum(fit.orders + 1, highest), NONE)
+    return InverseFit(coefficients, orders, fit.error), max(0.0, lower.delay - lag)
+
+
+def _refined(
+    measured: FrequencyResponse, relative: float, start: InverseFit, delay: float, fixed: bool
+) -> _Candidate:
+    from scipy.optimize import least_squares
+
+    driven = np.einsum("fii->fi", measured.response)[:, None, :]
+    weight = 1.0 / np.sqrt(measured.variance + (relative * np.abs(driven)) ** 2)
+    s = measured.s
+    scale = float(np.abs(s).max())
+    powers = (s / scale)[:, None] ** np.arange(HIGHEST + 1)
+    used = np.arange(HIGHEST + 1)[:, None, None] <= start.orders
+    power, row, column = np.nonzero(used)
+    units = scale ** np.arange(HIGHEST + 1)[:, None, None]
+    turned = -s[:, None, None] / scale
+
+    def model(parameters: Array) -> Complex:
+        coefficients = np.zeros(used.shape)
+        coefficients[used] = parameters[:-1]
+        try:
+            response = np.linalg.inv(np.tensordot(powers, coefficients, 1))
+        except np.linalg.LinAlgError:  # the step of the search is too long
+            return np.full(measured.response.shape, 1.0 / EXACT, np.complex128)
+        return np.asarray(response * np.exp(turned * parameters[-1]))
+
+    def errors(parameters: Array) -> Array:
+        return _real((model(parameters) - measured.response) * weight)
+
+    def slopes(parameters: Array) -> Array:
+        response = model(parameters)
+        undelayed = response * np.exp(-turned * parameters[-1])
+        by = -powers[:, power, None, None] * np.einsum("fip,fpj->fpij", response[:, :, row], undelayed[:, column])
+        late = (0.0 if fixed else turned) * response
+        return np.stack([_real(slope * weight) for slope in (*by.swapaxes(0, 1), late)], axis=-1)
+
+    begin = np.append((start.coefficients * units)[used], delay * scale)
+    bounds = np.full(len(begin), -np.inf), np.full(len(begin), np.inf)
+    bounds[0][-1] = min(0.0, begin[-1]) - EXACT
+    result = least_squares(errors, begin, slopes, bounds, x_scale="jac")
+    coefficients = np.zeros(used.shape)
+    coefficients[used] = result.x[:-1]
+    free = len(begin) - fixed
+    residual = float(np.sqrt(2.0 * result.cost / len(result.fun)))
+    freedom = len(result.fun) - free
+    spread = _deviations(result.jac[:, :free]) * max(1.0, residual * np.sqrt(len(result.fun) / freedom))
+    deviation = np.zeros(used.shape)
+    deviation[used] = spread[: len(begin) - 1]
+    late = delay if fixed else float(result.x[-1] / scale)
+    wide = 0.0 if fixed else NORMAL_95 * float(spread[-1] / scale)
+    off = model(result.x) - measured.response
+    # proportional to the power of the commands
+    share = 1.0 / np.broadcast_to(np.maximum(measured.variance, EXACT**2), off.shape)
+    error = np.sqrt((share * np.abs(off) ** 2).sum(axis=0) / (share * np.abs(driven) ** 2).sum(axis=0))
+    fit = InverseFit(coefficients / units, start.orders, error)
+    interval = (max(0.0, late - wide), min(late + wide, max(late, LATEST)))
+    explained = residual**2 <= EXPLAINED
+    identified = Identified(fit, late, interval, explained, deviation / units, measured.without_delay(late))
+    return identified, residual, free
+
+
+def _real(values: Complex) -> Array:
+    return np.concatenate([values.real.ravel(), values.imag.ravel()])
+
+
+def _deviations(slopes: Array) -> Array:
+    _, sizes, rows = np.linalg.svd(slopes, full_matrices=False)
+    return np.asarray(np.sqrt(((rows / np.maximum(sizes, EXACT * sizes[0])[:, None]) ** 2).sum(axis=0)))
 
 
 class Fit(NamedTuple):
@@ -245,11 +444,14 @@ class Fit(NamedTuple):
     """Rms residual of each row of the identity matrix, ``(n_axes,)``."""
 
 
-def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tuple[float, float]) -> Lines:
-    """Return the response at the multiples of 1 / ``period`` (Hz) in ``band`` (Hz). The first period is omitted.
+def lines(
+    experiments: Sequence[Experiment], dt: float, period: float, band: tuple[float, float]
+) -> tuple[Array, Complex]:
+    """Return the multiples of 1 / ``period`` in ``band``, ``(f,)`` Hz, and the response of the rig there.
 
-    Raises ValueError if the period is not a whole number of samples, if there are fewer than two periods, or if
-    axes were not driven separately.
+    The response is measured displacement over command, ``(f, n_axes, n_axes)``, without the first period. Raises
+    ValueError if the period is not a whole number of samples, if there are fewer than two periods, or if axes were
+    not driven separately.
     """
     samples = round(period / dt)
     if abs(samples * dt - period) > ROUNDING * period:
@@ -262,7 +464,7 @@ def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tup
         raise ValueError("the experiments do not drive every axis separately")
     # measured = G command, one column per test
     response = np.linalg.solve(command.transpose(0, 2, 1), measured.transpose(0, 2, 1)).transpose(0, 2, 1)
-    return Lines(np.arange(first, last + 1) / period, response)
+    return np.arange(first, last + 1) / period, response
 
 
 def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Complex, Complex]:
@@ -279,16 +481,16 @@ def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Co
     return command, measured
 
 
-def fit(seen: Lines, order: int = HIGHEST) -> Fit:
-    """Fit coefficients up to ``order`` to lines by least squares. Raises ValueError if there are too few lines."""
-    (count, n, _), used = seen.response.shape, order + 1
+def fit(frequency: Array, response: Complex, order: int = HIGHEST) -> Fit:
+    """Fit coefficients up to ``order`` to :func:`lines` by least squares. Raises ValueError for too few lines."""
+    (count, n, _), used = response.shape, order + 1
     if count <= used * n:
         raise ValueError(f"{count} spectral lines: must be more than {used * n}")
-    s = 2j * np.pi * seen.frequency
+    s = 2j * np.pi * frequency
     scale = float(np.abs(s).max())
     powers = (s / scale)[:, None] ** np.arange(used)
     # row r: sum over i, c of C_i[r, c] s^i G[c, :] is the r-th row of the identity
-    terms = np.einsum("fi,fcd->fdic", powers, seen.response).reshape(count * n, used * n)
+    terms = np.einsum("fi,fcd->fdic", powers, response).reshape(count * n, used * n)
     left = np.vstack([terms.real, terms.imag])
     aim = np.tile(np.eye(n, dtype=complex), (count, 1))  # row (f, d), column r; d is a column of G
     right = np.vstack([aim.real, aim.imag])

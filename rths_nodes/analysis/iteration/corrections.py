@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Corrections from run to run (``doc/iterate.md``): results of a run, target and commands of the next run.
+"""Iteration from run to run (``doc/iterate.md``): results of a run, target and commands of the next run.
 
 Run j measures displacements y and forces f. Under f the numerical substructure moves by x = S(f). The residual is
 r = Q (x - y), with the low-pass filter Q. Let G be the receptance of the numerical substructure, and E the dynamic
@@ -16,6 +16,8 @@ next target z is
                    z = x - (response of the structure with E to the force E r)
 
 All relaxations start from the measured displacement, so that poor tracking by the rig causes no wrong correction.
+An iteration continues until its error is small (:meth:`Settings.verdict`). A small residual is not sufficient:
+near a resonance the error may still be large.
 """
 
 from __future__ import annotations
@@ -24,17 +26,16 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from rths_nodes.analysis.identification.experiments import WITHOUT_STRUCTURE
 from rths_nodes.analysis.iteration import learning
-from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Row, Rule
 from rths_nodes.analysis.iteration.learning import Spectra, noise_rms, rms
-from rths_nodes.analysis.linear_reference import Response
+from rths_nodes.analysis.response_errors import LinearResponse
 from rths_nodes.analysis.share_of_structure import MODEL, of_axes, partition
 from rths_nodes.analysis.units import PERCENT
 from rths_nodes.core.errors import ConfigError, unknown
@@ -47,6 +48,19 @@ from rths_nodes.mechanics.history import History
 from rths_nodes.numerical.structures.restoring_forces import is_linear
 from rths_nodes.recording.run import Run
 
+TRACKING, HISTORY = "tracking", "history"
+"""Modes: correction of the commands only, or of targets and commands."""
+CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
+HELD = "held"
+"""Verdict if the next run would exceed its bounds. Every verdict ends the iteration."""
+RISES = 2
+SOFTER = 0.05
+"""Largest permitted relative loss of force for the same motion since the first run."""
+TOLERANCE = 0.5
+"""Default tolerance of the error, % of the rms of the target."""
+AT_FLOOR = 2.0
+"""Largest ratio of error to noise at which an iteration has converged. The difference of two equal runs has a
+ratio of sqrt(2)."""
 UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
 LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
 """Specimens whose force is linear in their motion, provided that their inner specimens are linear."""
@@ -56,24 +70,56 @@ WEAKEST = 1e-3
 """Relative singular value below which a difference of residuals is treated as noise."""
 LARGEST = 2.0
 """Largest magnitude of Aitken's relaxation factor, which equal residuals do not determine."""
-MODES = TRACKING, HISTORY
-NO_PARENTS: Mapping[str, str] = MappingProxyType({})
-PLAYED: dict[str, object] = {
-    "structure": None,
-    "reduction": None,
+RELAXATIONS = "constant", "aitken", "quasi_newton", "model"
+PLAYED = WITHOUT_STRUCTURE | {
     "semi_active": None,
-    "soft_start": None,
-    "force_lead": None,
-    "ground_motion": {"type": "none"},
     "setup": {"type": "identity"},
     "ramp": {"type": "hermite"},
-    "interface": [],
-    "observed": [],
-    "indices": "none",
-    "cases": {},
     "scatter": {},
-    "substeps": 1,
 }
+
+
+@dataclass(frozen=True)
+class Row:
+    """Results of a run. Percentages are relative to the target's rms, for the worst axis.
+
+    ``error`` (%) is the remaining error, ``noise`` (%) the noise below the cut-off, and ``residual`` (%) the
+    residual of whole histories. ``missed`` (m rms) is the target minus the displacement, at all frequencies.
+    ``true`` (%) is the error of a simulator's true displacement, relative to the target in the mode ``tracking``,
+    otherwise relative to the structure in one piece. ``answer`` is the force of each specimen divided by its force
+    for the same motion in the first run. ``command``, ``velocity`` and ``force`` are peaks relative to the first
+    run.
+    """
+
+    number: int
+    outcome: str
+    reason: str = ""
+    error: float = math.nan
+    noise: float = math.nan
+    residual: float = math.nan
+    missed: float = math.nan
+    true: float = math.nan
+    answer: dict[str, float] = field(default_factory=dict)
+    command: float = math.nan
+    velocity: float = math.nan
+    force: float = math.nan
+    recording: str = ""
+
+
+def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
+    """Return the bound that an ``error`` (%) satisfies: ``tolerance`` or twice the ``noise`` (%); "" if none."""
+    if not error <= max(tolerance, AT_FLOOR * noise):
+        return ""
+    return "the tolerance" if error <= tolerance else "twice the noise of the sensor"
+
+
+def softened(answer: Mapping[str, float]) -> list[str]:
+    return [
+        f"axes.{axis}: the force for the same motion is {100.0 * (1.0 - part):.3g} % smaller than in run 1; the "
+        f"reduction must be <= {100.0 * SOFTER:g} %"
+        for axis, part in answer.items()
+        if part < 1.0 - SOFTER
+    ]
 
 
 class Specimens(NamedTuple):
@@ -123,12 +169,6 @@ class Peaks:
     velocity: float
     displacement: float
     force: float
-
-
-def peaks(axes: Sequence[str], command: Array, moved: Array, force: Array, dt: float) -> dict[str, Peaks]:
-    rates = np.abs(np.diff(command, axis=0)) / dt
-    columns = [np.abs(history).max(axis=0).tolist() for history in (command, rates, moved, force)]
-    return {axis: Peaks(*row) for axis, row in zip(axes, zip(*columns, strict=True), strict=True)}
 
 
 def of_first(name: str, now: Mapping[str, Peaks], first: Mapping[str, Peaks]) -> float:
@@ -184,7 +224,7 @@ class Substructure:
         self.dt = scenario.dt
         self._axes, self._spread = transformation(assembly)
         self._ground, self._own = assembly.external_force, parts.numerical
-        self._numerical = Response(self._own, self._axes, self.dt)
+        self._numerical = LinearResponse(self._own, self._axes, self.dt)
         self.predicted = self._with(parts.experimental).motion(assembly.force_on_whole)
         """Motion of the axes for the declared structure in one piece, ``(samples, 3, n_axes)``."""
         self.reference: Array | None = None
@@ -196,9 +236,9 @@ class Substructure:
                 self.reference = self._with(self._spread_out(specimens)).motion(assembly.force_on_whole)[:, 0]
         _check_straight(assembly, self.predicted[:, 0])
 
-    def _with(self, tested: Sequence[Array]) -> Response:
+    def _with(self, tested: Sequence[Array]) -> LinearResponse:
         mass, damping, stiffness = (matrix + lab for matrix, lab in zip(self._own, tested, strict=True))
-        return Response((mass, damping, stiffness), self._axes, self.dt)
+        return LinearResponse((mass, damping, stiffness), self._axes, self.dt)
 
     def _spread_out(self, specimens: Sequence[Array]) -> list[Array]:
         return [self._spread @ matrix @ self._axes for matrix in specimens]
@@ -237,13 +277,15 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
 class Settings:
     """Settings of an iteration.
 
-    ``omega`` is the factor of the relaxation, or its first value. Corrections end at ``cutoff`` (Hz). ``within``
-    is the largest ratio of command, velocity and force to their peaks in the first run. ``changes`` are overrides
-    of the scenario, by the number of the run from which they apply.
+    The iteration ends after ``runs`` runs or within the ``tolerance`` (% of the rms of the target). ``omega`` is
+    the factor of the relaxation, or its first value. Corrections end at ``cutoff`` (Hz). ``within`` is the largest
+    ratio of command, velocity and force to their peaks in the first run. ``changes`` are overrides of the
+    scenario, by the number of the run from which they apply.
     """
 
     mode: str
-    rule: Rule = field(default_factory=Rule)
+    runs: int = 5
+    tolerance: float = TOLERANCE
     relaxation: str = "model"
     omega: float = 1.0
     cutoff: float | None = None
@@ -251,16 +293,36 @@ class Settings:
     changes: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise unknown("--mode", "mode", self.mode, MODES)
+        if self.mode not in (TRACKING, HISTORY):
+            raise unknown("--mode", "mode", self.mode, (TRACKING, HISTORY))
         if self.relaxation not in RELAXATIONS:
             raise unknown("--relaxation", "relaxation", self.relaxation, RELAXATIONS)
         if not 0.0 < self.omega <= 2.0:
             raise ConfigError(f"--omega {self.omega:g}: must be > 0 and <= 2")
         if self.cutoff is not None and not self.cutoff > 0.0:
             raise ConfigError(f"--cutoff {self.cutoff:g} Hz: must be > 0")
+        if not 1 <= self.runs <= 50:
+            raise ConfigError(f"--runs {self.runs}: must be >= 1 and <= 50")
+        if not 0.0 < self.tolerance <= 100.0:
+            raise ConfigError(f"--tolerance {self.tolerance:g} %: must be > 0 and <= 100 %")
         if self.within is not None and not self.within >= 1.0:
             raise ConfigError(f"--within {self.within:g}: must be >= 1")
+
+    def verdict(self, rows: Sequence[Row]) -> tuple[str, str]:
+        last = rows[-1]
+        if last.outcome != "finished":
+            return ENDED, f"run {last.number} {last.outcome}: {last.reason}"
+        if losses := softened(last.answer):
+            return SOFTENED, "; ".join(losses)
+        if by := enough(last.error, last.noise, self.tolerance):
+            return CONVERGED, f"the error of {last.error:.3g} % is within {by}"
+        tail = [row.error for row in rows[-RISES - 1 :]]
+        if len(tail) > RISES and all(after > before for before, after in pairwise(tail)):
+            errors = ", ".join(f"{error:.3g}" for error in tail)
+            return DIVERGED, f"the error has risen {RISES} times in succession: {errors} %"
+        if last.number >= self.runs:
+            return EXHAUSTED, f"the error is {last.error:.3g} % after run {last.number}, the last run"
+        return "", ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,7 +364,7 @@ class Corrections:
             raise ConfigError(
                 "structure: missing; an iteration of whole histories needs a structure that computes the history"
             )
-        self.relaxation = RELAXATIONS[settings.relaxation](settings.omega, self._part) if self._part else None
+        self.relaxation = Relaxation(settings.relaxation, settings.omega, self._part) if self._part else None
         if first is not None:
             self._target = _played(first, self.base)
         else:
@@ -314,12 +376,12 @@ class Corrections:
         if first is not None:
             self.learn(1, first.outcome, "", "", first)
 
-    def history(self, source: str, parents: Mapping[str, str] = NO_PARENTS) -> History:
+    def history(self, source: str, parents: Mapping[str, str]) -> History:
         axes = tuple(self.base.axes)
         command = np.zeros((0, len(axes))) if self._command is None else self._command
         return History(axes, self.base.servo_rate, source, self._target, command, parents)
 
-    def planned(self, number: int, folder: Path, source: str, parents: Mapping[str, str] = NO_PARENTS) -> Scenario:
+    def planned(self, number: int, folder: Path, source: str, parents: Mapping[str, str]) -> Scenario:
         file = (folder / f"history_{number}.npz").absolute()
         self.history(source, parents).save(file)
         pairs: list[tuple[list[str], object]] = [([name], value) for name, value in PLAYED.items()]
@@ -404,7 +466,9 @@ class Corrections:
         return Rehearsal(self._peaks(sent, motion[:, 0], force), missed)
 
     def _peaks(self, command: Array, moved: Array, force: Array) -> dict[str, Peaks]:
-        return peaks(tuple(self.base.axes), command, moved, force, self.base.dt)
+        rates = np.abs(np.diff(command, axis=0)) / self.base.dt
+        columns = [np.abs(history).max(axis=0).tolist() for history in (command, rates, moved, force)]
+        return {axis: Peaks(*row) for axis, row in zip(self.base.axes, zip(*columns, strict=True), strict=True)}
 
     def _in_time(self, force: Array) -> Array:
         """Return the forces at the instants of the displacements, without the delay ``force_lead``."""
@@ -446,8 +510,7 @@ def _worst(parts: Array) -> float:
     return PERCENT * float(np.max(parts))
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
+class Step(NamedTuple):
     computed: Array
     residual: Array
     specimens: Specimens
@@ -482,6 +545,3 @@ class Relaxation:
         for weight, earlier in zip(weights.tolist(), before, strict=True):
             target += weight * (earlier.computed - step.computed)
         return target
-
-
-RELAXATIONS = {kind: partial(Relaxation, kind) for kind in ("constant", "aitken", "quasi_newton", "model")}

@@ -191,9 +191,29 @@ def _of_axis(
     lags = np.fft.irfft(y * np.conj(u))
     longest = LONGEST * spectra.dt * int(np.argmax(lags[: len(lags) // 2]))
     power = np.array([np.mean(np.abs(u[a:b]) ** 2) for a, b in pairwise(edges)])
+    lines, least = np.diff(edges), QUIET * power.max()
+
+    def polynomial(delay: float) -> Array:
+        # L, which amplifies the noise, is not known yet
+        coefficients, spread = np.zeros(0), EXPECTED**2 * power + noise * (power.max() / power)
+        for _ in range(PASSES):
+            weak = np.flatnonzero(power < np.maximum(spread, least))
+            count = max(int(weak[0]) if len(weak) else len(power), 1)
+            end, weight = edges[count], np.repeat(1.0 / spread[:count], lines[:count])[:, None]
+            s = spectra.s[1:end]
+            scale = np.abs(s[-1]) ** np.arange(ORDER + 1)
+            powers = s[:, None] ** np.arange(ORDER + 1)
+            regressors = powers / scale * (y[1:end] * np.exp(s * delay))[:, None]
+            instruments = weight * powers / scale * z[1:end, None]
+            left, right = ((np.conj(instruments).T @ values).real for values in (regressors, u[1:end, None]))
+            coefficients = np.linalg.lstsq(left, right[:, 0], rcond=1e-12)[0] / scale
+            middle = spectra.s[np.array(edges[:-1]), None] ** np.arange(ORDER + 1) @ coefficients
+            spread = EXPECTED**2 * power + np.abs(middle) ** 2 * noise
+        return coefficients
+
     best: tuple[float, float, Array] = (-1.0, 0.0, np.zeros(0))
     for delay in np.unique(np.linspace(0.0, longest, TRIED)):
-        coefficients = _polynomial(spectra, edges, signals, delay, power, noise)
+        coefficients = polynomial(delay)
         response = np.exp(spectra.s * delay) * (spectra.s[:, None] ** np.arange(ORDER + 1) @ coefficients)
         left = _left(edges, *(candidate[:, None] for candidate in (u, u - response * y, z)))[:, 1]
         bad = np.flatnonzero(left > KNOWN)
@@ -202,34 +222,6 @@ def _of_axis(
         score = len(good) - (float(np.mean(good)) if len(good) else 1.0)
         best = max(best, (score, float(delay), coefficients), key=lambda candidate: candidate[0])
     return best[1:]
-
-
-def _polynomial(
-    spectra: Spectra,
-    edges: list[int],
-    signals: tuple[Complex, Complex, Complex],
-    delay: float,
-    power: Array,
-    noise: float,
-) -> Array:
-    u, y, z = signals
-    lines, coefficients = np.diff(edges), np.zeros(0)
-    least = QUIET * power.max()
-    spread = EXPECTED**2 * power + noise * (power.max() / power)  # L, which amplifies the noise, is not known yet
-    for _ in range(PASSES):
-        weak = np.flatnonzero(power < np.maximum(spread, least))
-        count = max(int(weak[0]) if len(weak) else len(power), 1)
-        end, weight = edges[count], np.repeat(1.0 / spread[:count], lines[:count])[:, None]
-        s = spectra.s[1:end]
-        scale = np.abs(s[-1]) ** np.arange(ORDER + 1)
-        powers = s[:, None] ** np.arange(ORDER + 1)
-        regressors = powers / scale * (y[1:end] * np.exp(s * delay))[:, None]
-        instruments = weight * powers / scale * z[1:end, None]
-        left, right = ((np.conj(instruments).T @ values).real for values in (regressors, u[1:end, None]))
-        coefficients = np.linalg.lstsq(left, right[:, 0], rcond=1e-12)[0] / scale
-        middle = spectra.s[np.array(edges[:-1]), None] ** np.arange(ORDER + 1) @ coefficients
-        spread = EXPECTED**2 * power + np.abs(middle) ** 2 * noise
-    return coefficients
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-contained HTML page about a test, without scripts.
+"""Self-contained HTML pages without scripts: about a test, several tests, a procedure, a commissioning, a study.
 
 The figures are Figs. 7-11 of Chen & Ricles (2010), as inline SVG.
 """
@@ -7,23 +7,26 @@ The figures are Figs. 7-11 of Chen & Ricles (2010), as inline SVG.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from rths_nodes.analysis import energy, figures
+from rths_nodes.analysis import figures
+from rths_nodes.analysis.figures import studies as study_figures
 from rths_nodes.analysis.figures.drawing import Recordings, on_page
-from rths_nodes.analysis.histories import Evaluation, largest
-from rths_nodes.analysis.report import procedure, set_up, tables
-from rths_nodes.analysis.report.procedure import moment
-from rths_nodes.analysis.report.tables import Row, Table
+from rths_nodes.analysis.histories import Evaluation, ground_acceleration, largest
+from rths_nodes.analysis.index_definitions import definitions
+from rths_nodes.analysis.overlay import Aligned, Difference, check, differences
+from rths_nodes.analysis.report import procedure, tables
+from rths_nodes.analysis.report.procedure import Part, grid, listed, moment
+from rths_nodes.analysis.study_table import StudyTable, in_cell
 from rths_nodes.analysis.units import (
     DASH,
+    KN,
     MM,
     MS,
     PERCENT,
@@ -35,17 +38,16 @@ from rths_nodes.analysis.units import (
     rounded,
     sentence,
 )
-from rths_nodes.core import registry
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.parameter_docs import table
-from rths_nodes.core.parameters import Spec, declared, is_params, type_of
+from rths_nodes.core.parameters import declared
 from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.core.validation import to_data
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump
+from rths_nodes.loop.commissioning import NOT_TRIED, VOID, Commissioning, CommissioningRow
 from rths_nodes.loop.procedure_record import ProcedureRecord
-from rths_nodes.loop.scenario.schema import Scenario, axis_names, label, rig_kind, simulation
+from rths_nodes.loop.scenario.schema import REAL_RIG, axis_names, label, rig_kind, simulation
 from rths_nodes.loop.scenario.updating import learning_notes
 from rths_nodes.recording.procedure import OfProcedure
 from rths_nodes.recording.run import Run
@@ -136,7 +138,7 @@ def _excitation(evaluation: Evaluation) -> str:
         units = [row.unit.split(" or ")[-1 if prescribed else 0].strip("-").replace("^2", "²") for row in numbers]
         pairs = zip(numbers, units, strict=True)
         description += [f"{row.name} {data[row.name]:g} {unit}".rstrip() for row, unit in pairs]
-    acceleration = partial(energy.ground_acceleration, evaluation)
+    acceleration = partial(ground_acceleration, evaluation)
     peak = largest(evaluation.or_left_out("peak of the excitation", acceleration, np.zeros(0)))
     if peak > 0.0:
         description.append(f"peak {peak:.3g} m/s²{'' if run.outcome == 'finished' else ' up to the stop'}")
@@ -209,85 +211,6 @@ def _delay(evaluation: Evaluation, axis: str, index: Mapping[str, object]) -> li
     return sentences
 
 
-LEFT_OUT = ("version", "name", "description", "cases", "scatter")
-"""Keys of a scenario that are in the header of the page, or that concern other runs."""
-ELSEWHERE = tuple(f"rig_axis.{key}." for key in ("displacement", "force", "command", "limits"))
-"""Prefixes of parameters that other tables contain."""
-SECTIONS = ("component", "section")
-
-
-class Section(NamedTuple):
-    title: str
-    type: str
-    meaning: str
-    table: Table
-
-
-def sections(scenario: Scenario, defaults: bool = True) -> list[Section]:
-    test: list[Row] = []
-    result: list[Section] = []
-    for name, spec in declared(type(scenario)).items():
-        built, title = getattr(scenario, name), name.replace("_", " ").capitalize()
-        if name == "axes":
-            title = "Axes" if len(built) > 1 else f"Axis {next(iter(built))}"
-            rows_by_axis = {axis: list(_inside(built[axis], defaults)) for axis in built}
-            result.append(Section(title, "", "", _side_by_side(rows_by_axis)))
-        elif spec.kind in SECTIONS and built is not None:
-            kind = _type("", built, spec.family) if spec.family else Row("", [""], "")
-            rows = list(_inside(built, defaults))
-            if rows or kind.values[0]:
-                result.append(Section(title, kind.values[0], kind.meaning, _side_by_side({name: rows})))
-        elif spec.kind not in SECTIONS and name not in LEFT_OUT and (defaults or _chosen(built, spec)):
-            test.append(_plain(name, built, spec))
-    return [Section("Test", "", "", _side_by_side({"": test})), *result]
-
-
-def _chosen(value: object, spec: Spec) -> bool:
-    return bool(to_data(value) != to_data(spec.left_out))
-
-
-def _side_by_side(axes: Mapping[str, list[Row]]) -> Table:
-    if len(axes) == 1:
-        return Table("Parameter", ["Value"], *axes.values())
-    by_axis = [{row.title: row for row in rows} for rows in axes.values()]
-    names = list(dict.fromkeys(name for rows in by_axis for name in rows))
-    parts = [name.partition(".")[0] for name in names]
-    result = []
-    for name in sorted(names, key=lambda name: parts.index(name.partition(".")[0])):  # keep sections together
-        present = [rows[name] for rows in by_axis if name in rows]
-        meanings = dict.fromkeys(row.meaning for row in present)
-        values = [rows[name].values[0] if name in rows else DASH for rows in by_axis]
-        unit = next((row.unit for row in present if row.unit), "")
-        result.append(Row(name, values, unit, "; ".join(filter(None, meanings))))
-    return Table("Parameter", list(axes), result)
-
-
-def _type(name: str, component: object, family: str) -> Row:
-    description = ""
-    with suppress(ConfigError):
-        description = registry.description(family, type_of(component)).rstrip(".")
-    return Row(name, [type_of(component)], "", description)
-
-
-def _inside(built: object, defaults: bool, path: str = "") -> Iterator[Row]:
-    for key, spec in declared(type(built)).items():
-        value, name = getattr(built, key), join(path, key)
-        named = isinstance(value, Mapping) and spec.kind in ("sections", "components")
-        parts = {join(name, inner): entry for inner, entry in value.items()} if named else {name: value}
-        for heading, part in parts.items():
-            if is_params(part):
-                if type_of(part):
-                    yield _type(heading, part, spec.family)
-                yield from _inside(part, defaults, heading)
-            elif defaults or (_chosen(part, spec) and not heading.startswith(ELSEWHERE)):
-                yield _plain(heading, part, spec)
-
-
-def _plain(name: str, value: object, spec: Spec) -> Row:
-    unit = "" if spec.unit == "1" else spec.unit.replace("^2", "²")
-    return Row(name, [exact(to_data(value))], unit if value is not None else "", spec.doc)
-
-
 NO_SAFETY = "The software stop is not a safety function."
 KINDS = {"finished": "good", "held": "bad", "tripped": "bad"}
 
@@ -333,8 +256,8 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None, d
         "first": first_line(run, test),
         "procedure": procedure.sections(record, rung) if record else {},
         "direct": procedure.DIRECT,
-        "set_up": [*set_up.parts(evaluation, record), *(procedure.rig(record) if record else ())],
-        "floor": set_up.floor(evaluation, record),
+        "set_up": [*tables.set_up(evaluation, record), *(procedure.rig(record) if record else ())],
+        "floor": tables.floor(evaluation, record),
         "summary": [*summary(evaluation, "rung" if beside else "test"), *remarks(evaluation)],
         "facts": {key: text for key, text in facts(evaluation).items() if not shown or key not in first_facts},
         "particulars": {
@@ -347,7 +270,7 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None, d
         },
         "deviations": procedure.deviations(record) if record else None,
         "defaults": defaults,
-        "parameters": sections(run.scenario, defaults),
+        "parameters": tables.parameters(run.scenario, defaults),
         "tables": tables.tables(evaluation, reference),
         "paced": tables.paced(run),
         "flagged": tables.flagged(run),
@@ -436,3 +359,250 @@ def template(name: str) -> Template:
 def css_text(text: str) -> str:
     """Return ``text`` as a CSS string; characters that could end the string or the style sheet are escaped."""
     return '"' + re.sub(r"[^A-Za-z0-9 _.,:-]", lambda match: f"\\{ord(match[0]):x} ", text) + '"'
+
+
+COMPARED_UNITS = {"m": (MM, "mm"), "N": (KN, "kN"), "m/s²": (1.0, "m/s²")}
+UNTOLD = ("cases", "description", "name")
+"""Keys of a scenario without effect on the test."""
+
+
+Compared = tuple[str, Run, OfProcedure | None]
+"""Name, histories and procedure of a test."""
+
+
+def write_comparison(tests: Sequence[Compared], path: Path) -> Recordings:
+    """Write the page that compares ``tests`` with the first test, and return the tests.
+
+    Raises ConfigError if the tests cannot be compared.
+    """
+    check({name: run for name, run, _ in tests})
+    aligned = [Aligned(name, Evaluation(run)) for name, run, _ in tests]
+    drawn = Recordings([test for test in aligned if test.drawable])
+    first, *further = aligned
+    finished = sum(run.ending == "finished" for _, run, _ in tests)
+    result = [(other, differences(first, other)) for other in further]
+    contents: dict[str, object] = {
+        "title": f"{len(tests)} tests compared",
+        "first": [f"{name}: {line}." for name, run, test in tests if (line := first_line(run, test))],
+        "badge": f"{finished} of {len(tests)} finished",
+        "kind": "good" if finished == len(tests) else "bad",
+        "summary": [sentence for row in result if (sentence := _largest(first, *row))],
+        "heads": [_heads(tests), _scenarios(tests)],
+        "compared": COMPARED.format(name=first.name),
+        "differences": [_part(first, *row) for row in result],
+        "table": tables.side_by_side({run.name: run.of for run in aligned}),
+        "figures": on_page(figures.drawings(drawn)),
+    }
+    notes: list[str] = []
+    for test in aligned:
+        notes += [] if test.drawable else [f"{test.name} is not drawn, because none of its samples counts"]
+        notes += [f"{part} of {test.name} is left out ({why})" for part, why in test.of.left_out.items()]
+    write_page(path, template("overlay.html.j2").render(contents, notes=notes))
+    return drawn
+
+
+def _heads(tests: Sequence[Compared]) -> Part:
+    rows = []
+    for name, run, test in tests:
+        information, ratio = run.information, run.scenario.time_ratio
+        rung = procedure.rung_of(*test) if test else None
+        rows.append(
+            [
+                name,
+                f"{test.record.test_id}, rung {rung.name}" if test and rung else information.get("run_id", DASH),
+                moment(information.get("started", DASH)),
+                run.ending,
+                run.scenario.name,
+                ", ".join(filter(None, (information.get("host"), information.get("pace")))) or DASH,
+                f"{PERCENT * rung.level:g} %" if rung else DASH,
+                f"{ratio:g} times slower" if ratio > 1 else "real time",
+                type(run.scenario.compensator).type_name,
+            ]
+        )
+    heads = ("Test", "Id", "Started", "Outcome", "Scenario", "Host, pace", "Level", "Time axis", "Compensator")
+    return Part("Heads", grid=grid(heads, rows))
+
+
+def _scenarios(tests: Sequence[Compared]) -> Part:
+    settings = [_flat(run.scenario.data()) for _, run, _ in tests]
+    keys = dict.fromkeys(key for values in settings for key in values)
+    rows = [[key, *(values.get(key, DASH) for values in settings)] for key in keys]
+    heads = ("Parameter", *(name for name, *_ in tests))
+    rows = [row for row in rows if len(set(row[1:])) > 1]
+    return listed("Differences between the scenarios", heads, rows, "The tests have the same parameters.")
+
+
+def _flat(data: object, path: str = "") -> dict[str, str]:
+    if isinstance(data, Mapping) and (data or not path):
+        result: dict[str, str] = {}
+        for key, value in data.items():
+            result |= {} if not path and key in UNTOLD else _flat(value, f"{path}.{key}" if path else str(key))
+        return result
+    return {path: DASH if data is None else exact(data)}
+
+
+COMPARED = (
+    "Each difference is the other test minus {name}, at the times of {name} that both tests contain. Displacement "
+    "and force are measured; response and absolute acceleration are computed. Percentages are relative to the rms "
+    "or largest value of {name}."
+)
+
+
+def _part(first: Aligned, other: Aligned, by_curve: Mapping[str, Difference]) -> Part:
+    rows = []
+    for name, row in by_curve.items():
+        factor, unit = COMPARED_UNITS[row.unit]
+        rms_share, largest_share = (
+            rounded(PERCENT * share, digits=2) for share in (row.rms_share, row.largest_share)
+        )
+        sizes = [rounded(row.rms, factor), rms_share, rounded(row.largest, factor), largest_share]
+        rows.append([name, *sizes, rounded(row.at), unit])
+    heads = ("Of", "rms", "rms, %", "largest", "largest, %", "at, s", "unit")
+    notes = _cautions_of_times(first, other)
+    if not rows:
+        notes.append("Nothing can be compared, because the tests have no time in common.")
+    return Part(f"{other.name} less {first.name}", words=tuple(notes), grid=grid(heads, rows))
+
+
+def _cautions_of_times(first: Aligned, other: Aligned) -> list[str]:
+    one, two = first.of.scenario, other.of.scenario
+    result = []
+    if one.time_ratio != two.time_ratio:
+        result.append(
+            f"The time ratios are {two.time_ratio:g} and {one.time_ratio:g}, so rate-dependent quantities differ."
+        )
+    if one.servo_rate != two.servo_rate:
+        result.append(
+            f"The servo rates are {two.servo_rate:g} Hz and {one.servo_rate:g} Hz, so samples are interpolated "
+            "linearly."
+        )
+    ends = [float(test.time[-1]) for test in (first, other) if test.drawable]
+    if len(ends) == 2 and abs(ends[0] - ends[1]) > max(one.step, two.step):
+        result.append(f"The tests are compared until {min(ends):.4g}\u00a0s, where the shorter test ends.")
+    return result
+
+
+def _largest(first: Aligned, other: Aligned, by_curve: Mapping[str, Difference]) -> str:
+    """Return a sentence about the largest difference of a measured displacement."""
+    start = "displacement of "
+    moved = {name.removeprefix(start): row for name, row in by_curve.items() if name.startswith(start)}
+    if not moved:
+        return ""
+    axis, worst = max(moved.items(), key=lambda row: row[1].largest)
+    share = f" ({rounded(PERCENT * worst.largest_share, digits=2)}\u00a0%)" if worst.largest_share else ""
+    by = f"by up to {quantity(worst.largest, MM, 'mm')}{share}" if worst.largest else "nowhere"
+    where = f" of {axis}" if len(moved) > 1 else ""
+    return f"{other.name} differs from {first.name} {by} in the measured displacement{where}."
+
+
+def write_sheet(result: Commissioning, path: Path) -> None:
+    """Write the printable sheet about a commissioning, which is a draft until two persons have signed it."""
+    write_page(path, commissioning_sheet(result))
+
+
+def commissioning_sheet(result: Commissioning) -> str:
+    badge = "FAILED" if result.failed else "DRAFT" if result.unsigned else "PASSED"
+    not_tried = _names(row for row in result.rows if row.verdict == NOT_TRIED)
+    kind = result.rig_kind if result.rig_kind != REAL_RIG else ""
+    contents: dict[str, object] = {
+        "result": result,
+        "title": f"Commissioning of {result.rig}",
+        "badge": f"{badge}, {len(not_tried)} not tried" if not_tried and badge == "PASSED" else badge,
+        "invalid": badge != "PASSED",
+        "kind": {"FAILED": "bad", "DRAFT": "unknown"}.get(badge, "good"),
+        "across": kind,
+        "facts": _facts_of_rig(result, result.valid_until if badge == "PASSED" and not kind else ""),
+        "trials": _trials(result),
+        "failed": _names(result.failed),
+        "not_tried": not_tried,
+        "signed": moment(result.date),
+        "void": VOID,
+        "valid_until": result.valid_until or DASH,
+        "version": result.versions.get("rths_nodes", __version__),
+        "dash": DASH,
+    }
+    return template("commissioning.html.j2").render(contents)
+
+
+def _names(rows: Iterable[CommissioningRow]) -> list[str]:
+    return [f"{row.cause}, {row.what}" for row in rows]
+
+
+def _facts_of_rig(result: Commissioning, valid_until: str) -> dict[str, str]:
+    facts = {
+        "Rig": result.rig,
+        "Description": result.description,
+        "Kind": result.rig_kind,
+        "Commissioned": moment(result.date),
+        "Valid until": valid_until,
+        "Servo-controller": result.controller,
+        "Port, receiver build": ", ".join(filter(None, (result.port, result.build))),
+        "Rig file, hash": result.rig_hash,
+    }
+    return {name: value or DASH for name, value in facts.items()}
+
+
+def _trials(result: Commissioning) -> Iterator[tuple[str, str, list[CommissioningRow]]]:
+    last = ""
+    for cause in dict.fromkeys(row.cause for row in result.rows):
+        proves = result.proves.get(cause, "")
+        yield cause, proves if proves != last else "", [row for row in result.rows if row.cause == cause]
+        last = proves
+
+
+WORST = 10
+"""Number of worst runs listed per index, at least one per group."""
+ROWS = 100
+REASONS = 20
+
+
+def write_study(table: StudyTable, path: Path) -> None:
+    outcomes = table.outcomes()
+    contents: dict[str, object] = {
+        "title": table.title,
+        "description": table.description,
+        "badge": f"{grouped(outcomes.get('finished', 0))} of {grouped(len(table))} finished",
+        "kind": "good" if set(outcomes) <= {"finished"} else "bad",
+        "facts": {
+            "Scenario": table.scenario,
+            "Runs": ", ".join(f"{grouped(count)} {outcome}" for outcome, count in outcomes.items()),
+            "Factors": ", ".join((*table.factors, *table.drawn)) or "none",
+            "rths_nodes": __version__,
+            "Written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        },
+        "several": len(table.groups) > 1,
+        "titles": [table.title_of(index) for index in table.indices],
+        "summary": [table.summary(index) for index in table.indices],
+        "effects": [_effect(table, factor) for factor in table.shown_factors if not table.continuous(factor)],
+        "figures": on_page(study_figures.drawings(table)),
+        "worst": [(table.title_of(index), _worst(table, index)) for index in table.indices],
+        "reasons": _reasons(table),
+        "definitions": definitions(table.indices),
+    }
+    write_page(path, template("study.html.j2").render(contents))
+
+
+def _effect(table: StudyTable, factor: str) -> tuple[str, list[tuple[str, str, list[str]]]]:
+    spreads = [table.spreads(index, factor)[:ROWS] for index in table.indices]
+    rows = []
+    for first, *further in zip(*spreads, strict=True):
+        values = [in_cell(value) for spread in (first, *further) for value in (spread.median, spread.worst)]
+        rows.append((first.group, first.level, [first.finished, *values]))
+    return table.title_of(factor), rows
+
+
+def _worst(table: StudyTable, index: str) -> list[tuple[str, str, str]]:
+    values, columns = table.values(index), table.columns
+    count = max(1, WORST // len(table.groups))
+    rows = [row for group in table.groups for row in table.worst(index, count, group)]
+    shown = [rounded(values[row]) if table.finished[row] else columns["outcome"][row] for row in rows]
+    return [(columns["name"][row], text, columns["reason"][row]) for row, text in zip(rows, shown, strict=True)]
+
+
+def _reasons(table: StudyTable) -> list[tuple[str, str, int, str]]:
+    """Return outcome, reason, number of runs and first run of each reason why runs did not finish."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for outcome, reason, name in zip(*(table.columns[key] for key in ("outcome", "reason", "name")), strict=True):
+        if outcome != "finished":
+            names.setdefault((outcome, reason), []).append(name)
+    return [(*cause, len(runs), runs[0]) for cause, runs in names.items()][:REASONS]

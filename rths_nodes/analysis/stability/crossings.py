@@ -14,9 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq, linear_sum_assignment
 
-from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop
-from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
-from rths_nodes.analysis.stability.turns import HZ, ROUNDS, turn
+from rths_nodes.analysis.stability.loops import HZ, MARGINAL, ROUNDS, ContinuousLoop, SampledLoop, turn
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.samples import ROUNDING, Array
@@ -86,7 +84,7 @@ def settle(loop: Loop, motion: complex, **state: float) -> complex:
 
 def folded(loop: Loop, motion: complex) -> complex:
     """Return the alias of ``motion`` (rad/s) below the Nyquist frequency of a sampled loop."""
-    if not loop.sampled:
+    if not isinstance(loop, SampledLoop):
         return motion
     turn = 2.0 * loop.highest
     return complex(motion.real, (motion.imag + loop.highest) % turn - loop.highest)

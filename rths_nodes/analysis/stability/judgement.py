@@ -26,11 +26,8 @@ from numpy.typing import NDArray
 
 from rths_nodes.analysis.stability import crossings
 from rths_nodes.analysis.stability.crossings import Crossing, Loop, folded, follow, growing_motions, settle, sweep
-from rths_nodes.analysis.stability.force_loops import ForceLoop
-from rths_nodes.analysis.stability.impulses import Impulses
+from rths_nodes.analysis.stability.loops import HZ, MARGINAL, ForceLoop, Impulses, SampledLoop
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
-from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
-from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, within
@@ -214,9 +211,10 @@ class Judgement:
         if self.frequency_factor and self.critical_frequency is not None:
             first, critical = self.modes[0].frequency, self.critical_frequency
             note = "" if len(self.modes) == 1 else " if all other frequencies are scaled by the same factor"
-            yield f"the {self._noun()} {verb} from {first:.4g} Hz to {critical:.4g} Hz{note}"
+            yield f"the {self._first_frequency} {verb} from {first:.4g} Hz to {critical:.4g} Hz{note}"
 
-    def _noun(self) -> str:
+    @property
+    def _first_frequency(self) -> str:
         return "natural frequency" if len(self.modes) == 1 else "first natural frequency"
 
     def bode(self, frequency: Array) -> NDArray[np.complex128]:
@@ -229,7 +227,7 @@ class Judgement:
         >>> [f"{abs(gain):.2f}" for gain in rig[:, 0, 0]]
         ['1.00', '0.64']
         """
-        return self._sampled().rig(2.0 * np.pi * np.asarray(frequency, float))
+        return self.loop.rig(2.0 * np.pi * np.asarray(frequency, float))
 
     def nyquist(self, frequency: Array) -> NDArray[np.complex128]:
         """Return the eigenvalues of the open loop, ``(n, m)``. The critical point is -1.
@@ -240,13 +238,8 @@ class Judgement:
         >>> rths_nodes.stability("chen_ricles_2010").nyquist([0.1, 10.0]).shape
         (2, 1)
         """
-        loop = self._sampled().open_loop(2j * np.pi * np.asarray(frequency, float))
+        loop = self.loop.open_loop(2j * np.pi * np.asarray(frequency, float))
         return np.linalg.eigvals(loop).astype(np.complex128)
-
-    def _sampled(self) -> SampledLoop:
-        if not isinstance(self.loop, SampledLoop):
-            raise ConfigError("stability: available only for a loop in discrete time")
-        return self.loop
 
     def margins(self) -> list[str]:
         further, factor, delay = self.further_delay, self.frequency_factor, self.critical_delay
@@ -262,11 +255,11 @@ class Judgement:
             lines.append(f"critical delay in continuous time, with exact integrator and ramp: {exact}")
         if factor and self.critical_frequency is not None:
             lines.append(
-                f"critical {self._noun()} {self.critical_frequency:.4g} Hz, {factor.value:.3g} times the present "
-                f"value (motion of {factor.frequency:.4g} Hz)"
+                f"critical {self._first_frequency} {self.critical_frequency:.4g} Hz, {factor.value:.3g} times the "
+                f"present value (motion of {factor.frequency:.4g} Hz)"
             )
         elif not factor and self.modes and self._sought():
-            lines.append(f"no critical {self._noun()}{self._sought()}, where the search ended")
+            lines.append(f"no critical {self._first_frequency}{self._sought()}, where the search ended")
         if self.gain:
             lines.append(f"critical factor on the tested forces: {self.gain.value:.3g}")
         if self.least_gain:

@@ -11,11 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response, WholeStructure
-from rths_nodes.analysis.stability.force_loops import force_loops
-from rths_nodes.analysis.stability.impulses import Impulses, Way
-from rths_nodes.analysis.stability.sampled_loop import SampledLoop
-from rths_nodes.analysis.stability.turns import HZ
+from rths_nodes.analysis.stability.impulses import Way, force_loops
+from rths_nodes.analysis.stability.loops import HZ, ContinuousLoop, Impulses, Response, SampledLoop, WholeStructure
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
@@ -30,8 +27,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.numerical import force_lead_of
 from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
-from rths_nodes.mechanics.sparse import is_sparse
-from rths_nodes.mechanics.structure import massless, numbered
+from rths_nodes.mechanics.structure import is_sparse, massless, numbered
 from rths_nodes.numerical.structures.restoring_forces import LinearRestoringForce
 
 SAME = 0.01
@@ -56,11 +52,9 @@ def sampled_loop(
     restoring force, but not in the constants of the integrator.
     """
     assembly = Assembly(scenario)
-    structure = assembly.structure
-    if structure is None:
-        raise _without(scenario)
+    structure = _structure_of(assembly)
     way = Way(assembly)
-    matrices = _whole(assembly, structure, way)
+    matrices = _small_motion(assembly, structure, way)
     if stiffness is not None:
         matrices = replace(matrices, stiffness=matrices.stiffness - structure.stiffness + stiffness)
     integrator = _integrator(scenario, structure, stiffness)
@@ -92,11 +86,13 @@ def _impulses(assembly: Assembly, way: Way, computed: dict[str, Impulses]) -> Im
     return computed[key]
 
 
-def _without(scenario: Scenario) -> ConfigError:
-    kind = type(scenario.integrator).type_name
+def _structure_of(assembly: Assembly) -> Structure:
+    if assembly.structure is not None:
+        return assembly.structure
+    kind = type(assembly.scenario.integrator).type_name
     if registry.load("integrator", kind).external:
-        return ConfigError(f"integrator.type = {kind!r}: contains the structure, so the loop cannot be judged")
-    return ConfigError(
+        raise ConfigError(f"integrator.type = {kind!r}: contains the structure, so the loop cannot be judged")
+    raise ConfigError(
         "structure: missing; a test with prescribed displacements has no loop that could be unstable"
     )
 
@@ -104,14 +100,12 @@ def _without(scenario: Scenario) -> ConfigError:
 def continuous_loop(scenario: Scenario) -> ContinuousLoop:
     """Return the loop in continuous time. Raises ConfigError if a part has no response."""
     assembly = Assembly(scenario)
-    structure = assembly.structure
-    if structure is None:
-        raise _without(scenario)
+    structure = _structure_of(assembly)
     if scenario.rig is not None:
         raise ConfigError("rig: a coupled rig has no response per axis in continuous time")
     if assembly.setup.takes_loads:
         raise ConfigError("setup: the added forces of the loads have no response per axis in continuous time")
-    matrices = _whole(assembly, structure)
+    matrices = _small_motion(assembly, structure)
     return ContinuousLoop(
         matrices.mass,
         matrices.damping,
@@ -159,7 +153,7 @@ def _integrator(
     return steps
 
 
-def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> WholeStructure:
+def _small_motion(assembly: Assembly, structure: Structure, way: Way | None = None) -> WholeStructure:
     scenario = assembly.scenario
     if is_sparse(structure.mass):
         raise ConfigError(

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.analysis.paper import COLUMN, FORMATS, PAPER, STYLES, check_width
+from rths_nodes.analysis.units import COLUMN, FORMATS, PAPER, STYLES, check_width
 from rths_nodes.app.commands import terminal
 from rths_nodes.app.page.process import PORT
 from rths_nodes.app.studies import engine

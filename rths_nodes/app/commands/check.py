@@ -18,7 +18,7 @@ from rths_nodes.analysis.cautions import judged_margin, of_margin
 from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.app.commands import arguments, component_check, exchange, terminal
 from rths_nodes.app.procedure import answers
-from rths_nodes.app.studies import design
+from rths_nodes.app.studies import study
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, counted, within
 from rths_nodes.core.limits import Limits, braked_together, braking_way, changes_of_step, samples_to_rest, way_left
@@ -43,10 +43,10 @@ from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies, learning_notes
 from rths_nodes.loop.stages.command import PATIENCE
-from rths_nodes.loop.supervision.pause import SHARPEST
+from rths_nodes.loop.supervision.bridges import SHARPEST
 from rths_nodes.loop.supervision.safe_stop import braking_time, excess_travel
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.mechanics.models import file as model_file
+from rths_nodes.mechanics import loading_model
 from rths_nodes.numerical.ground_motions import readers
 from rths_nodes.numerical.ground_motions.record import LARGEST_RECORD, Record
 from rths_nodes.numerical.reductions import FREQUENCIES, Reduced, differences
@@ -569,8 +569,8 @@ def _rig_file(path: Path) -> str:
 
 
 def _study(path: Path) -> str:
-    study = design.load(path)
-    return f"{study.name}, {study.count} runs of {study.base.name}"
+    plan = study.load(path)
+    return f"{plan.name}, {plan.count} runs of {plan.base.name}"
 
 
 def _columns(path: Path) -> str:
@@ -578,7 +578,7 @@ def _columns(path: Path) -> str:
 
 
 def _model(path: Path) -> str:
-    model = model_file.load(path)
+    model = loading_model.load(path)
     return f"axes {', '.join(model.axes)}, identified at {model.servo_rate:g} Hz"
 
 
@@ -593,9 +593,9 @@ def _commissioning(path: Path) -> str:
 
 
 def _entry(path: Path) -> str:
-    from rths_nodes.app.studies import entries
+    from rths_nodes.app.studies import competition
 
-    return f"laws {', '.join(entries.read(path)['laws'])}"
+    return f"laws {', '.join(competition.read_entry(path)['laws'])}"
 
 
 def _signatures(path: Path) -> str:
@@ -608,7 +608,7 @@ def _answers(path: Path) -> str:
 
 @cache
 def _kinds() -> tuple[Kind, ...]:
-    from rths_nodes.app.studies import entries  # imports scipy
+    from rths_nodes.app.studies import competition  # imports scipy
 
     def of_params(name: str, cls: type, describe: Callable[[Path], str], command: str, *more: str) -> Kind:
         required = frozenset((*required_names(cls), *more))
@@ -622,9 +622,9 @@ def _kinds() -> tuple[Kind, ...]:
     return (
         of_params(SCENARIO, Scenario, str, "rths run {}"),
         of_params("rig file", RigFile, _rig_file, "rths check SCENARIO --rig {}"),
-        of_params("study", design.StudyFile, _study, "rths study {}"),
+        of_params("study", study.StudyFile, _study, "rths study {}"),
         of_params("columns of a file", exchange.Columns, _columns, "rths import FILE {} --record DIR"),
-        of_params("model of a rig", model_file.Content, _model, "--set compensator.model={}", "axes"),
+        of_params("model of a rig", loading_model.Content, _model, "--set compensator.model={}", "axes"),
         of_params("answers of an operator", answers.Answers, _answers, "rths test SCENARIO --answers {}"),
         of_record("record of a test", ProcedureRecord, _record, "rths report FOLDER"),
         of_record(
@@ -633,8 +633,8 @@ def _kinds() -> tuple[Kind, ...]:
         of_record("signatures", Signatures, _signatures, "commands that read the rig file in the same folder"),
         Kind(
             "entry of a scoreboard",
-            frozenset(entries.PARTS),
-            frozenset(entries.PARTS),
+            frozenset(competition.PARTS),
+            frozenset(competition.PARTS),
             _entry,
             "rths scoreboard --verify {}",
         ),

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rths_nodes.analysis.identification import updating
-from rths_nodes.analysis.identification.from_recording import usable
-from rths_nodes.analysis.identification.updating import Followed
+from rths_nodes.analysis.identification import from_recording
+from rths_nodes.analysis.identification.from_recording import Estimate, Followed, estimate, usable
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT, plain, shown
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies.prediction import CHANGED, MEASURED, Prediction, predict, reproduced
@@ -20,9 +18,6 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.mechanics.updating import IDENTIFIED, KINDS, Open
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
-
-if TYPE_CHECKING:
-    from rths_nodes.analysis.identification.estimate import Estimate
 
 ROWS = 8
 COMPENSATORS, UPDATING, PREDICTION = "compensators", "updating", "prediction"
@@ -89,8 +84,6 @@ def estimate_command(options: arguments.Options) -> int:
 
 
 def _compensators(options: arguments.Options, recording: Run, _: Path | None) -> int:
-    from rths_nodes.analysis.identification.estimate import estimate
-
     result = estimate(recording, options.axis, options.begin, options.end)
     data = {name: asdict(entry) for name, entry in result.items()}
     if options.json:
@@ -136,21 +129,21 @@ def _updating(options: arguments.Options, recording: Run, figure: Path | None) -
     if options.axis is None and len(recording.axes) > 1:
         raise ConfigError(f"--axis: missing; must be one of {', '.join(recording.axes)}")
     axis = options.axis or recording.axes[0]
-    result = updating.follow(
+    result = from_recording.follow(
         recording,
         axis,
-        updating.copy_for(recording, axis, options.model, values, opened),
+        from_recording.copy_for(recording, axis, options.model, values, opened),
         options.law or "ukf",
         options.noise,
-        updating.UNCERTAINTY if options.uncertainty is None else options.uncertainty,
+        from_recording.UNCERTAINTY if options.uncertainty is None else options.uncertainty,
         options.begin,
         options.end,
     )
     terminal.output(options.json, _data(result), _print, result)
     if figure:
-        from rths_nodes.analysis.figures.updating import draw
+        from rths_nodes.analysis.figures.histories import copies_in_shadow
 
-        arguments.save_figure(options, figure, draw, result, recording)
+        arguments.save_figure(options, figure, copies_in_shadow, result, recording)
     return 0
 
 
@@ -191,18 +184,18 @@ def _remarks(result: Followed) -> list[str]:
 
 def _print(result: Followed) -> None:
     terminal.say(
-        f"{result.axis}: {result.model}, estimated with {result.law}, {result.time[0]:.2f} to "
+        f"{result.axis}: {result.copy.model}, estimated with {result.law}, {result.time[0]:.2f} to "
         f"{result.time[-1]:.2f} s, {len(result.time)} samples, {KN * result.noise:.3g} kN rms noise"
     )
-    heads = (f"{name}\n{unit}".rstrip() for name, unit in zip(result.names, result.units, strict=True))
+    heads = (f"{name}\n{unit}".rstrip() for name, unit in zip(result.copy.names, result.copy.units, strict=True))
     times = []
     for row in np.linspace(0, len(result.time) - 1, ROWS + 1).astype(int)[1:].tolist():
         cells = zip(result.estimate[row].tolist(), result.deviation[row].tolist(), strict=True)
         times.append([f"{result.time[row]:.2f}", *(f"{mean:.4g} +- {wide:.2g}" for mean, wide in cells)])
     terminal.table(times, "time s", numbers=heads)
     parameters = []
-    for column, name in enumerate(result.names):
-        values = (row[column] for row in (result.initial, result.estimate[-1], result.released[-1]))
+    for column, name in enumerate(result.copy.names):
+        values = (row[column] for row in (result.copy.initial, result.estimate[-1], result.released[-1]))
         left = f"{PERCENT * result.left[column]:.2g} %"
         identified = "yes" if result.identified[column] else "no"
         parameters.append([name, *(f"{value:.4g}" for value in values), left, identified])
@@ -214,17 +207,17 @@ def _print(result: Followed) -> None:
 
 
 def _data(result: Followed) -> dict[str, object]:
-    names = result.names
+    copy, names = result.copy, result.copy.names
     return {
         "axis": result.axis,
-        "model": result.model,
+        "model": copy.model,
         "law": result.law,
         "noise": result.noise,
         "uncertainty": result.uncertainty,
         "parameters": {
             name: {
-                "unit": result.units[column],
-                "initial": result.initial[column],
+                "unit": copy.units[column],
+                "initial": copy.initial[column],
                 "estimate": result.estimate[-1, column],
                 "deviation": result.deviation[-1, column],
                 "released": result.released[-1, column],

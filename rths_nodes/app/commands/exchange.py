@@ -42,12 +42,19 @@ from rths_nodes.loop.scenario.assembly import Assembly, Names
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.numerical.ground_motions.readers.columns import even_step
-from rths_nodes.numerical.ground_motions.readers.series import FormatError
+from rths_nodes.numerical.ground_motions.readers.columns import FormatError, even_step
 from rths_nodes.recording import bag, procedure
-from rths_nodes.recording.columns import facts_of, groups_of, samples_of, steps_of, write_csv, write_mat
 from rths_nodes.recording.reading import read_run, recorded_scenario
-from rths_nodes.recording.run import ELSEWHERE, Run
+from rths_nodes.recording.run import (
+    ELSEWHERE,
+    Run,
+    facts_of,
+    groups_of,
+    samples_of,
+    steps_of,
+    write_csv,
+    write_mat,
+)
 from rths_nodes.recording.sink import RecordingSink
 
 GLOBAL, COORDINATOR = "global_model", "coordinator"

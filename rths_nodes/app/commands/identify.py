@@ -11,10 +11,20 @@ from pathlib import Path
 
 import numpy as np
 
-from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent, at_small, cyclic, equivalent
-from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycles, Noise, cycled, loaded_at
-from rths_nodes.analysis.identification.frequency_responses import HIGHEST, NONE, Experiment, Orders
-from rths_nodes.analysis.identification.output_error import Identified
+from rths_nodes.analysis.identification.experiments import (
+    RAMP,
+    SETTLING,
+    Cycles,
+    Cyclic,
+    Equivalent,
+    Noise,
+    at_small,
+    cycled,
+    cyclic,
+    equivalent,
+    loaded_at,
+)
+from rths_nodes.analysis.identification.frequency_responses import HIGHEST, NONE, Experiment, Identified, Orders
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT, interval, uncertain
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import identification
@@ -29,8 +39,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.butterworth import filtered
-from rths_nodes.mechanics.models.file import LoadingModel, save
-from rths_nodes.mechanics.models.inverse import DERIVATIVES, UNITS
+from rths_nodes.mechanics.loading_model import DERIVATIVES, UNITS, LoadingModel, save
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 

@@ -21,9 +21,15 @@ from pathlib import Path
 
 import numpy as np
 
-from rths_nodes.analysis.iteration import convergence, corrections, learning
-from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Row, Rule
-from rths_nodes.analysis.iteration.corrections import Corrections, Rehearsal, Settings
+from rths_nodes.analysis.iteration import corrections, learning
+from rths_nodes.analysis.iteration.corrections import (
+    HISTORY,
+    TRACKING,
+    Corrections,
+    Rehearsal,
+    Row,
+    Settings,
+)
 from rths_nodes.analysis.units import MM, PERCENT, plain
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, terminal
@@ -112,9 +118,9 @@ def write(series: Series, settings: Settings) -> NextRun:
     or if the next run would exceed ``WITHIN`` or an elastic limit.
     """
     work = _replayed(series, settings)
-    verdict, reason = settings.rule.verdict(work.rows)
+    verdict, reason = settings.verdict(work.rows)
     number = len(work.rows) + 1
-    if verdict == convergence.CONVERGED:
+    if verdict == corrections.CONVERGED:
         return NextRun(work.rows, reason, number, None)
     if verdict:
         raise ConfigError(f"{series.folder}: a further run is not possible ({reason})")
@@ -138,7 +144,7 @@ def _replayed(series: Series, settings: Settings) -> Corrections:
         if number > 1:
             work.correct()
         if number > 1 or series.predicted:
-            _check_played(series, number, work.history(""), run)
+            _check_played(series, number, work.history("", {}), run)
             work.learn(number, run.outcome, "", str(path), run)
         _check_specimen(work.rows[-1], path)
     return work
@@ -159,7 +165,7 @@ def _check_specimen(row: Row, path: Path) -> None:
         for axis, part in row.answer.items()
         if not math.isfinite(part)
     ]
-    if problems := unknown or convergence.softened(row.answer):
+    if problems := unknown or corrections.softened(row.answer):
         raise ConfigError(*(f"{path}: {problem}" for problem in problems))
 
 
@@ -238,7 +244,7 @@ def iterate(
     """
     check(scenario)
     work = Corrections(scenario, settings)
-    runs, rows = settings.rule.runs, work.rows
+    runs, rows = settings.runs, work.rows
     preferred = engine(work.base, runs * work.base.samples)
 
     def share(before: int, sample: float, samples: float) -> None:
@@ -246,7 +252,7 @@ def iterate(
 
     for number in range(1, runs + 1):
         title = f"rths iterate {work.base.name} --mode {settings.mode}: run {number}"
-        planned = work.planned(number, folder, title)
+        planned = work.planned(number, folder, title, {})
         try:
             result = hosts.run(
                 planned,
@@ -259,22 +265,22 @@ def iterate(
         except ConfigError as error:  # the history exceeds a limit
             if number == 1:
                 raise
-            verdict, reason = convergence.HELD, f"run {number}: {error}"
+            verdict, reason = corrections.HELD, f"run {number}: {error}"
             break
         last = result.read()
         work.learn(number, result.outcome, result.reason, str(result.recording or ""), last)
         tell(rows[-1])
-        verdict, reason = settings.rule.verdict(rows)
+        verdict, reason = settings.verdict(rows)
         if verdict:
             break
         work.correct()
         if settings.within is not None:
             expected = work.rehearsed().peaks
             if above := corrections.above_first(number + 1, expected, work.first, settings.within):
-                verdict, reason = convergence.HELD, "; ".join(above)
+                verdict, reason = corrections.HELD, "; ".join(above)
                 break
-    codes = {convergence.CONVERGED: ExitCode.FINISHED, convergence.HELD: ExitCode.HELD}
-    code = result.exit_code if verdict == convergence.ENDED else codes.get(verdict, ExitCode.TRIPPED)
+    codes = {corrections.CONVERGED: ExitCode.FINISHED, corrections.HELD: ExitCode.HELD}
+    code = result.exit_code if verdict == corrections.ENDED else codes.get(verdict, ExitCode.TRIPPED)
     return Iteration(rows, verdict, reason, work.inverse, last, code)
 
 
@@ -302,8 +308,8 @@ def iterate_arguments(add: arguments.Arguments) -> None:
         "response of the structure to the measured forces); default: history if the scenario has a structure"
     )
     add("--mode", text, choices=(TRACKING, HISTORY))
-    add("--runs N", "maximum number of runs", Rule.runs)
-    add("--tolerance PERCENT", "error at which the series ends, %% of the rms of the target", Rule.tolerance)
+    add("--runs N", "maximum number of runs", Settings.runs)
+    add("--tolerance PERCENT", "error at which the series ends, %% of the rms of the target", Settings.tolerance)
     add("--relaxation NAME", "relaxation with --mode history: constant, aitken, quasi_newton or model", "model")
     add("--omega FACTOR", "relaxation factor (for aitken and quasi_newton: initial factor)", 1.0)
     text = "highest frequency of the corrected errors, Hz; default: derived from the first run"
@@ -356,7 +362,8 @@ def iterate_command(options: arguments.Options) -> int:
 def _settings(options: arguments.Options, scenario: Scenario) -> Settings:
     return Settings(
         options.mode or (TRACKING if scenario.structure is None else HISTORY),
-        Rule(options.runs, options.tolerance),
+        options.runs,
+        options.tolerance,
         options.relaxation,
         options.omega,
         options.cutoff,

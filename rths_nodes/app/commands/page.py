@@ -129,7 +129,7 @@ async def _serve_front(
 def _behind(options: arguments.Options) -> int:
     from rths_nodes.app.page.connections import serve_behind
     from rths_nodes.app.page.operator import Operating
-    from rths_nodes.app.page.server import PageServer, Shelf
+    from rths_nodes.app.page.server import PageServer
     from rths_nodes.app.procedure.operator_socket import SocketOperator
     from rths_nodes.ros.hosting.listener import RigListener
 
@@ -140,8 +140,8 @@ def _behind(options: arguments.Options) -> int:
         operating = Operating(SocketOperator(options.namespace).send, Printer().say, options.arm_from_page)
         if options.restarted:
             operating.disarm("the process of the page had ended")
-        shelf = Shelf(Path(options.recordings))
-        server = PageServer(onlooker, options.address, options.stop_from_anywhere, operating, shelf)
+        folder = Path(options.recordings)
+        server = PageServer(onlooker, options.address, options.stop_from_anywhere, operating, folder)
         onlooker.start()
         asyncio.run(serve_behind(server.application(), options.behind, onlooker.note))
     finally:
@@ -178,7 +178,7 @@ def replay_command(options: arguments.Options) -> None:
 async def _serve(application: object, listening: object, where: str, interrupted: Callable[[], bool]) -> None:
     from aiohttp import web
 
-    from rths_nodes.app.page.access import end, quiet_runner
+    from rths_nodes.app.page.connections import quiet_runner, shut_down
 
     runner = quiet_runner(application)
     await runner.setup()
@@ -188,7 +188,7 @@ async def _serve(application: object, listening: object, where: str, interrupted
         while not interrupted():
             await asyncio.sleep(LOOK_S)
     finally:
-        await end(runner)
+        await shut_down(runner)
 
 
 class RecordedTest:

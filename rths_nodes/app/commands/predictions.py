@@ -18,15 +18,14 @@ from rths_nodes.analysis.units import PERCENT, shown
 from rths_nodes.app import api
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import runs
-from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.ensembles import plants
-from rths_nodes.app.studies.tasks import Progress, summed
+from rths_nodes.app.studies.engine import Progress, Where, summed
+from rths_nodes.app.studies.study import plants
 from rths_nodes.core.errors import ConfigError, Stopped
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.files import replace
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.corridor import QUANTITIES, Corridor, quantities
+from rths_nodes.loop.supervision.monitor import QUANTITIES, Corridor, corridor_quantities
 from rths_nodes.recording.run import Run
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def histories(run: Run) -> Array:
     first = Evaluation(run).first_sample
     base = max(0, first - 1)
     result = np.full((3, *run.displacement.shape), np.nan)
-    result[:, base + 1 :] = quantities(run.displacement[base:], run.force[base:])
+    result[:, base + 1 :] = corridor_quantities(run.displacement[base:], run.force[base:])
     if first == 0:
         result[:, 0] = run.displacement[0], run.force[0], np.zeros_like(run.force[0])
     return result

@@ -342,7 +342,7 @@ def _commission(bench: Bench, lead: AtTerminal, dialogue: Console, out: Path) ->
 
 
 def _write(result: Commissioning, out: Path) -> None:
-    from rths_nodes.analysis.report.commissioning import write_sheet
+    from rths_nodes.analysis.report.document import write_sheet
 
     sheet = out.with_suffix(".html")
     for path in commissioning.keep_older(out, sheet):

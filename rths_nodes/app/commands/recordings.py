@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.overlay import names
-from rths_nodes.analysis.paper import FORMATS
-from rths_nodes.analysis.rung_differences import peaks_of
+from rths_nodes.analysis.overlay import names, peaks_of
+from rths_nodes.analysis.units import FORMATS
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.procedure.procedure_runner import update_specimen
 from rths_nodes.core.errors import ConfigError, Problems
@@ -82,14 +81,13 @@ def _check(options: arguments.Options, out: Path) -> None:
 def _write_page(options: arguments.Options, inputs: Sequence[Path], out: Path) -> Recordings | None:
     """Write the page and return the tests on it, or None if the page has no histories."""
     from rths_nodes.analysis.figures.drawing import Recordings
-    from rths_nodes.analysis.report import document, overlay
-    from rths_nodes.analysis.report.commissioning import write_sheet
+    from rths_nodes.analysis.report import document
 
     if _is_commissioning(inputs):
         _refuse_histories(options, f"not allowed with {inputs[0]}, because a commissioning has no histories")
         sheet = commissioning.read(inputs[0])
         with terminal.writing(out):
-            write_sheet(sheet, out)
+            document.write_sheet(sheet, out)
         return None
     paths = [procedure.last_moving(source) if procedure.exists(source) else source for source in inputs]
     if paths == [None]:
@@ -111,7 +109,7 @@ def _write_page(options: arguments.Options, inputs: Sequence[Path], out: Path) -
         return Recordings.one(Evaluation(runs[0])) if options.csv or options.figures else None
     labels = names([path.resolve().parts for path in inputs])
     with terminal.writing(out):
-        return overlay.write([overlay.Compared(*test) for test in zip(labels, runs, tests, strict=True)], out)
+        return document.write_comparison([*zip(labels, runs, tests, strict=True)], out)
 
 
 def _refuse_histories(options: arguments.Options, why: str) -> None:

@@ -25,8 +25,8 @@ from rths_nodes.loop.options import options as run_options
 from rths_nodes.loop.scenario import schema
 from rths_nodes.loop.scenario.updating import learning_notes
 from rths_nodes.loop.stages.frozen import frozen_notes
-from rths_nodes.loop.supervision.corridor import corridor_notes
 from rths_nodes.loop.supervision.levels import level_notes
+from rths_nodes.loop.supervision.monitor import corridor_notes
 from rths_nodes.loop.timing import pause_notes
 
 LOOK_S = 0.1

@@ -22,16 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rths_nodes.analysis import overlay
-from rths_nodes.analysis.paper import FORMATS
 from rths_nodes.analysis.published_indices import TRUE, legend
 from rths_nodes.analysis.study_table import HIGH, StudyTable, index_unit
-from rths_nodes.analysis.units import plain, span
+from rths_nodes.analysis.units import FORMATS, plain, span
 from rths_nodes.app import api
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.studies import design, engine, runs, study, tasks, tuning
+from rths_nodes.app.studies import competition, engine, runs, study, tuning
 from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.results import Scoreboard, drawings
 from rths_nodes.app.studies.runs import Findings, known_indices, needs_response
+from rths_nodes.app.studies.scoreboard import Conditions, Scoreboard, drawings
 from rths_nodes.app.studies.study import PAGE, Hooks
 from rths_nodes.app.studies.tuning import Tuned
 from rths_nodes.core.errors import ConfigError, unknown, within
@@ -105,15 +104,15 @@ def compare(
     where: Where | None = None,
     keep: bool = False,
     response: bool = False,
-    progress: tasks.Report | None = None,
+    progress: engine.Report | None = None,
 ) -> list[Result]:
     """Run all variants and return the results in the same order.
 
     ``keep`` stores the histories; ``response`` adds errors relative to the response of the entire structure.
     """
     scenarios = [variant.scenario for variant in chosen]
-    report = tasks.summed(progress) if progress else None
-    results = dict(runs.all_of(scenarios, where or _where(chosen), keep, response, report))
+    report = engine.summed(progress) if progress else None
+    results = dict(runs.all_of(scenarios, where or _where(chosen), keep, response, progress=report))
     return [Result(**vars(results[number]), variant=variant) for number, variant in enumerate(chosen)]
 
 
@@ -272,7 +271,7 @@ def study_arguments(add: arguments.Arguments) -> None:
 
 def study_command(options: arguments.Options) -> int:
     width = arguments.figures_width(options)
-    plan = design.load(options.study)
+    plan = study.load(options.study)
     folder = Path(options.out or Path(terminal.RUNS) / plan.name)
     terminal.check_makable(folder / study.CSV)
     terminal.tell(filter(None, [study.parquet_missing()]))
@@ -307,18 +306,17 @@ def _write_figures(options: arguments.Options, drawn: Iterable[Drawing], width: 
 
 
 def _study_data(table: StudyTable, folder: Path) -> dict[str, object]:
-    cells = table.cells()
-    spreads = {index: table.spreads(index, cells) for index in table.indices}
     groups = [
         {
-            "group": cell.group,
-            "runs": len(cell.rows),
-            "failed": int(table.failed[cell.rows].sum()),
+            "group": spreads[0].group,
+            "runs": len(spreads[0].rows),
+            "failed": spreads[0].failed,
             "indices": {
-                index: {key: getattr(row[number], key) for key in VALUES} for index, row in spreads.items()
+                index: {key: getattr(spread, key) for key in VALUES}
+                for index, spread in zip(table.indices, spreads, strict=True)
             },
         }
-        for number, cell in enumerate(cells)
+        for spreads in zip(*map(table.spreads, table.indices), strict=True)
     ]
     return {
         "study": table.title,
@@ -332,7 +330,7 @@ def _study_data(table: StudyTable, folder: Path) -> dict[str, object]:
 
 def _summary(table: StudyTable) -> str:
     for index in table.indices:
-        spreads = table.spreads(index, table.cells())
+        spreads = table.spreads(index)
         medians = sorted(spread.median for spread in spreads if not math.isnan(spread.median))
         if medians:
             median = " to ".join(plain(value) for value in dict.fromkeys((medians[0], medians[-1])))
@@ -347,14 +345,14 @@ def _print_study(table: StudyTable, folder: Path) -> None:
     several = ["group"] if len(table.groups) > 1 else []
     heads = "finished", "median", "5 %", "95 %", "worst"
     rows: list[list[str]] = []
-    names, cells = table.columns["name"], table.cells()
+    names = table.columns["name"]
     for index in table.indices:
         title = table.title_of(index)
-        for cell, spread in zip(cells, table.spreads(index, cells), strict=True):
+        for spread in table.spreads(index):
             numbers = spread.median, spread.low, spread.high, spread.worst
             values = ("inf" if math.isinf(value) else plain(value) for value in numbers)
-            worst = names[table.worst(index, 1, cell.group)[0]] if spread.worst >= 0.0 else "-"
-            rows.append([title, *([cell.group] if several else []), spread.finished, *values, worst])
+            worst = names[table.worst(index, 1, spread.group)[0]] if spread.worst >= 0.0 else "-"
+            rows.append([title, *([spread.group] if several else []), spread.finished, *values, worst])
             title = ""
     terminal.table(rows, "index", *several, numbers=heads, last=["worst run"])
     runs = zip(names, table.columns["outcome"], table.columns["reason"], strict=True)
@@ -492,9 +490,6 @@ def scoreboard_arguments(add: arguments.Arguments) -> None:
 
 
 def scoreboard_command(options: arguments.Options) -> int:
-    from rths_nodes.app.studies import competition
-    from rths_nodes.app.studies.scoreboard import Conditions
-
     if options.merge:
         text = "has no effect, because --merge runs nothing"
         arguments.refuse_idle(options, (*OF_RUNS, *OF_PLACE), text, DEFAULTS | {"engine": AUTO})
@@ -522,16 +517,15 @@ def scoreboard_command(options: arguments.Options) -> int:
 
 
 def _verified(path: Path, where: Where, run_programs: bool) -> int:
-    from rths_nodes.app.studies import entries
 
-    content = entries.read(path)
-    if not run_programs and (programs := entries.programs(content)):
+    content = competition.read_entry(path)
+    if not run_programs and (programs := competition.programs(content)):
         raise ConfigError(
             f"{path}: contains programs that would run with all your permissions ({'; '.join(programs)}). If "
             "you trust the authors, give --run-programs"
         )
     with tempfile.TemporaryDirectory(prefix="rths_entry_") as folder:
-        rows, differs = entries.verify(content, Path(folder), where, Hooks(terminal.progress, terminal.tell))
+        rows, differs = competition.verify(content, Path(folder), where, Hooks(terminal.progress, terminal.tell))
     for difference in differs:
         print(f"code: {difference}")
     for row, problems in rows.items():
@@ -542,10 +536,9 @@ def _verified(path: Path, where: Where, run_programs: bool) -> int:
 
 
 def _merged(paths: Sequence[Path]) -> int:
-    from rths_nodes.app.studies import entries
 
     names = overlay.names([path.resolve().with_suffix("").parts for path in paths])
-    rows, indices = entries.merged(dict(zip(names, map(entries.read, paths), strict=True)))
+    rows, indices = competition.merged(dict(zip(names, map(competition.read_entry, paths), strict=True)))
     cells = (
         [name, score.law, score.block, *(plain(score.high.get(index)) for index in indices), score.outcome()]
         for name, score in rows
@@ -569,8 +562,6 @@ def _scores_data(name: str, board: Scoreboard) -> dict[str, object]:
 
 def _print_scores(board: Scoreboard, folder: Path) -> None:
     from rich.text import Text
-
-    from rths_nodes.app.studies import competition
 
     table, scores = board.table, board.scores
     terminal.tell(board.identified.notes)

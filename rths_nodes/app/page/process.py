@@ -32,7 +32,16 @@ def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[
 
     ``say`` prints the output of this process. Raises ConfigError if the page cannot be served.
     """
-    serving = _started([*arguments, "--namespace", namespace])
+    program = [sys.executable, "-m", "rths_nodes.app.cli", "page", *arguments, "--namespace", namespace]
+    serving = subprocess.Popen(
+        [*program, "--parent", str(os.getpid())],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,  # only the test receives Ctrl-C
+    )
     first = serving.stdout.readline() if serving.stdout else ""
     if not first:
         _, why = serving.communicate()
@@ -58,19 +67,6 @@ def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[
             serving.wait()
         for thread in telling:
             thread.join(PATIENCE_S)
-
-
-def _started(arguments: Sequence[str]) -> subprocess.Popen[str]:
-    program = [sys.executable, "-m", "rths_nodes.app.cli", "page", *arguments]
-    return subprocess.Popen(
-        [*program, "--parent", str(os.getpid())],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        errors="replace",
-        start_new_session=True,  # only the test receives Ctrl-C
-    )
 
 
 def _tell(stream: IO[str] | None, say: Callable[[str], None]) -> None:

@@ -20,6 +20,7 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Protocol
@@ -27,8 +28,8 @@ from typing import Protocol
 from aiohttp import WSMsgType, web
 from aiohttp.typedefs import Handler
 
-from rths_nodes.app.page import access
-from rths_nodes.app.page.access import LARGEST_BODY, fields, guarded_application, refused
+from rths_nodes.app.page import connections
+from rths_nodes.app.page.connections import LARGEST_BODY, fields, guarded_application, refused
 from rths_nodes.app.page.operator import Operating, TooManyCodes
 from rths_nodes.app.page.process import user_name
 from rths_nodes.core.data import Data
@@ -39,44 +40,38 @@ MOST = 50
 LARGEST_REPORT = 64 << 20
 
 
-class Shelf:
-    """Lists the recordings in ``folder``, which is read at each request.
+def recordings(folder: Path) -> dict[str, object]:
+    """List the newest recordings in ``folder``, without following links."""
+    entries = [
+        {"name": name, "time": time, "report": _report_of(folder, name) is not None}
+        for time, name in _recorded(folder)
+    ]
+    return {"folder": str(folder), "recordings": entries}
 
-    Links are not followed.
-    """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder.resolve()
-
-    def situation(self) -> dict[str, object]:
-        made = [
-            {"name": name, "time": time, "report": self._report_of(name) is not None}
-            for time, name in self._made()
-        ]
-        return {"folder": str(self._folder), "recordings": made}
-
-    def report(self, name: str) -> bytes | None:
-        if name not in {shown for _, shown in self._made()} or (path := self._report_of(name)) is None:
-            return None
-        with suppress(OSError):
-            return _read(path)
+def report(folder: Path, name: str) -> bytes | None:
+    if name not in {listed for _, listed in _recorded(folder)} or (path := _report_of(folder, name)) is None:
         return None
+    with suppress(OSError):
+        return _read(path)
+    return None
 
-    def _made(self) -> list[tuple[float, str]]:
-        reports = []
-        try:
-            children = list(self._folder.iterdir())
-        except OSError:
-            return []
-        for child in children:
-            marks = (child / "metadata.yaml", child / "procedure.yaml")
-            if not child.name.startswith(".") and not child.is_symlink() and any(map(_is_file, marks)):
-                reports.append((child.stat().st_mtime, child.name))
-        return sorted(reports, reverse=True)[:MOST]
 
-    def _report_of(self, name: str) -> Path | None:
-        reports = self._folder / f"{name}.html", self._folder / name / "report.html"
-        return next(filter(_is_file, reports), None)
+def _recorded(folder: Path) -> list[tuple[float, str]]:
+    rows = []
+    try:
+        children = list(folder.iterdir())
+    except OSError:
+        return []
+    for child in children:
+        marks = (child / "metadata.yaml", child / "procedure.yaml")
+        if not child.name.startswith(".") and not child.is_symlink() and any(map(_is_file, marks)):
+            rows.append((child.stat().st_mtime, child.name))
+    return sorted(rows, reverse=True)[:MOST]
+
+
+def _report_of(folder: Path, name: str) -> Path | None:
+    return next(filter(_is_file, (folder / f"{name}.html", folder / name / "report.html")), None)
 
 
 def _is_file(path: Path) -> bool:
@@ -135,7 +130,7 @@ class PageServer:
     """Serves the situation of ``watched`` at ``address``.
 
     If ``stop_from_anywhere`` is true, clients on other machines may stop the rig. ``operating`` performs the
-    leader's acts.
+    leader's acts. ``folder`` contains recordings and is read at each request.
     """
 
     def __init__(
@@ -144,13 +139,13 @@ class PageServer:
         address: str,
         stop_from_anywhere: bool = False,
         operating: Operating | None = None,
-        shelf: Shelf | None = None,
+        folder: Path | None = None,
     ) -> None:
         self._watched, self._address, self._open = watched, address, stop_from_anywhere
-        self._operating, self._shelf = operating, shelf
+        self._operating, self._folder = operating, folder and folder.resolve()
         self._procedure: dict[str, object] | None = None
         self._watchers = 0
-        self._rate, self._user = access.Rate(), user_name(os.getuid())
+        self._rate, self._user = connections.Rate(), user_name(os.getuid())
         self._text: tuple[object, float, str] = "", 0.0, ""
         self._files = {
             path: ((files(__package__) / "static" / name).read_bytes(), kind)
@@ -163,14 +158,14 @@ class PageServer:
             made.router.add_get(path, self._file)
         made.router.add_get("/situation", self._situation)
         made.router.add_get("/live", self._live)
-        if self._shelf is not None:
-            made.router.add_get("/recordings", self._recordings)
-            made.router.add_get("/report/{name}", self._report)
+        if self._folder is not None:
+            made.router.add_get("/recordings", partial(self._recordings, self._folder))
+            made.router.add_get("/report/{name}", partial(self._report, self._folder))
         if self._operating is not None:
-            made.router.add_post("/code", self._offer)
-            made.router.add_post("/lead", self._lead)
-            made.router.add_post("/act", self._act)
-            made.cleanup_ctx.append(self._asking)
+            made.router.add_post("/code", partial(self._offer, self._operating))
+            made.router.add_post("/lead", partial(self._lead, self._operating))
+            made.router.add_post("/act", partial(self._act, self._operating))
+            made.cleanup_ctx.append(partial(self._asking, self._operating))
         return made
 
     @web.middleware  # type: ignore[untyped-decorator]
@@ -178,36 +173,34 @@ class PageServer:
         """Limit GET requests by address, and POST requests to the operator's browser."""
         remote = request.remote or ""
         if request.method == "POST":
-            if why := access.why_not(request.headers, remote, self._address, open_to_others=False):
+            if why := connections.why_not(request.headers, remote, self._address, open_to_others=False):
                 return refused(403, why)
         elif not self._rate.admits(remote):
-            return refused(429, access.TOO_MANY)
+            return refused(429, connections.TOO_MANY)
         return await handler(request)
 
     async def _file(self, request: web.Request) -> web.Response:
         body, kind = self._files[request.path]
         return web.Response(body=body, content_type=kind, charset="utf-8")
 
-    async def _recordings(self, request: web.Request) -> web.Response:
-        assert self._shelf is not None
-        return web.json_response(await asyncio.to_thread(self._shelf.situation))
+    async def _recordings(self, folder: Path, _: web.Request) -> web.Response:
+        return web.json_response(await asyncio.to_thread(recordings, folder))
 
-    async def _report(self, request: web.Request) -> web.Response:
-        assert self._shelf is not None
-        report = await asyncio.to_thread(self._shelf.report, request.match_info["name"])
-        if report is None:
+    async def _report(self, folder: Path, request: web.Request) -> web.Response:
+        body = await asyncio.to_thread(report, folder, request.match_info["name"])
+        if body is None:
             return refused(404, "unknown report")
-        return web.Response(body=report, content_type="text/html", charset="utf-8", headers=access.OF_REPORTS)
+        return web.Response(body=body, content_type="text/html", charset="utf-8", headers=connections.OF_REPORTS)
 
     async def _situation(self, request: web.Request) -> web.Response:
         return web.json_response(self._watched.situation() | self._more(request))
 
     def _more(self, request: web.Request) -> dict[str, object]:
-        here = access.is_loopback(request.remote or "")
+        here = connections.is_loopback(request.remote or "")
         return {"may_stop": here or self._open, "may_lead": here, "acts": self._procedure, "user": self._user}
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        kept = 0 if access.is_loopback(request.remote or "") else KEPT
+        kept = 0 if connections.is_loopback(request.remote or "") else KEPT
         if self._watchers >= MOST_WATCHERS - kept:
             return refused(503, "too many watchers")
         socket = web.WebSocketResponse(max_msg_size=LARGEST_BODY, heartbeat=20.0)
@@ -245,57 +238,52 @@ class PageServer:
             if self._operating is not None and message.type is WSMsgType.TEXT:
                 self._operating.alive(message.data)
 
-    async def _asking(self, _: web.Application) -> AsyncIterator[None]:
-        assert self._operating is not None
+    async def _asking(self, operating: Operating, _: web.Application) -> AsyncIterator[None]:
+        async def ask() -> None:
+            while True:
+                self._procedure = await asyncio.to_thread(operating.situation)
+                await asyncio.sleep(ASK_S)
+
+        async def watch_leader() -> None:
+            while True:
+                await asyncio.to_thread(operating.disarm_if_lost)
+                await asyncio.sleep(LOST_S)
+
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS, "page"))
-        tasks = [loop.create_task(self._ask_always()), loop.create_task(self._watch_leader(self._operating))]
+        tasks = [loop.create_task(ask()), loop.create_task(watch_leader())]
         yield
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._operating.close()
+        operating.close()
 
-    async def _ask_always(self) -> None:
-        while self._operating is not None:
-            self._procedure = await asyncio.to_thread(self._operating.situation)
-            await asyncio.sleep(ASK_S)
-
-    @staticmethod
-    async def _watch_leader(operating: Operating) -> None:
-        while True:
-            await asyncio.to_thread(operating.disarm_if_lost)
-            await asyncio.sleep(LOST_S)
-
-    async def _offer(self, _: web.Request) -> web.Response:
-        assert self._operating is not None
-        await asyncio.to_thread(self._operating.offer)
+    async def _offer(self, operating: Operating, _: web.Request) -> web.Response:
+        await asyncio.to_thread(operating.offer)
         return web.json_response({})
 
-    async def _lead(self, request: web.Request) -> web.Response:
+    async def _lead(self, operating: Operating, request: web.Request) -> web.Response:
         form = await fields(request, "code", "name")
         if form is None:
             return refused(400, "the request must be a JSON object with the keys code and name")
-        assert self._operating is not None
         code, name = str(form["code"])[:LONGEST_NAME], str(form["name"])
         try:
-            token = await asyncio.to_thread(self._operating.lead, code, name)
+            token = await asyncio.to_thread(operating.lead, code, name)
         except TooManyCodes as error:
             return refused(429, str(error))
         except ConfigError as error:
             return refused(403, str(error))
         return web.json_response({"token": token})
 
-    async def _act(self, request: web.Request) -> web.Response:
+    async def _act(self, operating: Operating, request: web.Request) -> web.Response:
         form = await fields(request, "act", "arguments")
         if form is None or not isinstance(form["arguments"], dict):
             return refused(400, "the request must be a JSON object with the key act and a mapping of arguments")
-        assert self._operating is not None
         token, act = request.headers.get(TOKEN, ""), str(form["act"])[:LONGEST_NAME]
         sent = form.get("seen")
         seen = sent if isinstance(sent, dict) else None
         try:
-            result = await asyncio.to_thread(self._operating.act, token, act, form["arguments"], seen)
+            result = await asyncio.to_thread(operating.act, token, act, form["arguments"], seen)
         except ConfigError as error:
             return refused(403, str(error))
         return web.json_response({"done": result.done, "result": result.result, "reason": result.reason})

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rths_nodes.analysis.cautions import cautions
-from rths_nodes.analysis.rung_differences import differences, peaks_of
+from rths_nodes.analysis.overlay import peaks_of, rung_differences
 from rths_nodes.analysis.units import KN, plain
 from rths_nodes.app import hosts
 from rths_nodes.app.procedure.answers import NO, YES
@@ -244,14 +244,14 @@ class Ladder:
         if before is not None:
             then = read_run(folder / before.recording)
             entry.compared_with = before.name
-            entry.differences = differences(run, entry.level, then, before.level)
+            entry.differences = rung_differences(run, entry.level, then, before.level)
             entry.remarks += comparison_remarks(entry.level, entry.time_ratio, before.level, before.time_ratio)
             shares = differences_text(entry.differences, record)
             text = f"; differs from rung {before.name} (rms over rms): {shares}"
         if not (RUNGS[entry.name].moves and self.has_simulator and entry.outcome == "finished"):
             return text
         try:
-            result = differences(run, 1.0, self.rehearsed(entry.name), 1.0)
+            result = rung_differences(run, 1.0, self.rehearsed(entry.name), 1.0)
         except ConfigError as error:
             entry.remarks.append(f"the rung is not compared with its rehearsal: {error}")
             return text

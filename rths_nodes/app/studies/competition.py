@@ -1,33 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Competition of compensators: identification, settings, tuning, all runs, and the scoreboard with its files."""
+"""Competition of compensators: identification, settings, tuning, all runs, and the scoreboard with its files.
+
+A scoreboard entry has the results of one research group that another group can repeat (``doc/studies.md``). The
+digest (SHA-256) shows that an entry is unchanged; only a repetition shows that the numbers are right. Rounding
+depends on processor and LAPACK, so numbers are compared within ``TOLERANCE``.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import json
+import math
 import os
-from collections.abc import Mapping
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace as replace_fields
 from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version as version_of
 from pathlib import Path
 
-from rths_nodes.analysis.figures.drawing import on_page
 from rths_nodes.analysis.index_definitions import RANGE, definitions
 from rths_nodes.analysis.published_indices import legend
-from rths_nodes.analysis.report.document import template, write_page
 from rths_nodes.analysis.study_table import HIGH
 from rths_nodes.analysis.units import grouped, rounded
-from rths_nodes.app.studies import candidates, engine, entries, scoreboard, study
-from rths_nodes.app.studies.candidates import Candidate
-from rths_nodes.app.studies.results import Score, Scoreboard, columns, drawings
-from rths_nodes.app.studies.scoreboard import Conditions
+from rths_nodes.app.studies import engine, scoreboard, study
+from rths_nodes.app.studies.scoreboard import SCORED, Candidate, Conditions, Score, Scoreboard, columns, drawings
 from rths_nodes.app.studies.study import Hooks
 from rths_nodes.app.studies.tuning import Tuned
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.data import Data
-from rths_nodes.core.text_files import write_columns
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.inputs import Named, make_absolute, named_files, replace_files
+from rths_nodes.core.resources import PACKAGE
+from rths_nodes.core.text_files import read_bytes, reason, write_columns
 from rths_nodes.core.validation import to_data
 from rths_nodes.core.version import __version__
+from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.files import pairs_in
+from rths_nodes.loop.scenario.files import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 FAMILY = "compensator"
@@ -53,14 +67,14 @@ def compete(
         if name not in stored:
             registry.load(FAMILY, name, "laws")
     folder.mkdir(parents=True, exist_ok=True)
-    identified = candidates.identify(scenario, folder, hooks.shown)
-    laws = candidates.chosen(scenario, identified, names, stored)
+    identified = scoreboard.identify(scenario, folder, hooks.shown)
+    laws = scoreboard.chosen(scenario, identified, names, stored)
     searches: dict[str, Tuned] = {}
     if conditions.tune:
-        laws, searches = _tuned(conditions, scenario, laws, where, hooks)
+        laws, searches = scoreboard.tuned(scenario, laws, conditions, where, hooks.shown)
     design = scoreboard.design(scenario, laws, conditions)
     # before any run, refuse files that cannot be included
-    entry = entries.begun(scenario, conditions, laws, folder) if conditions.entry else None
+    entry = begun_entry(scenario, conditions, laws, folder) if conditions.entry else None
     table = study.complete(design, folder, where, hooks)
     rank, response = conditions.indices[0], conditions.response or conditions.indices[0]
     board = Scoreboard(
@@ -75,26 +89,11 @@ def compete(
     )
     _write(board, folder, searches)
     if entry is not None and conditions.entry:
-        entries.write(entries.written(entry, board.scores), Path(conditions.entry))
+        write_entry(_with_scores(entry, board.scores), Path(conditions.entry))
     return board
 
 
-def _tuned(
-    conditions: Conditions, scenario: Scenario, laws: list[Candidate], where: engine.Where, hooks: Hooks
-) -> tuple[list[Candidate], dict[str, Tuned]]:
-    pairs = pairs_in(conditions.training, "training")
-    with hooks.shown("tuning") as progress:
-        order = [law.name for law in laws if not law.reason]
-
-        def report(name: str, done: float, total: float) -> None:
-            progress(order.index(name) + min(1.0, done / total), len(order))
-
-        count = conditions.training_plants if scenario.scatter else 0
-        budget, index = conditions.tune, conditions.indices[0]
-        return scoreboard.tuned(scenario, laws, index, budget, count, where, pairs, report)
-
-
-def _facts(conditions: Conditions, scenario: str, identified: candidates.Identified) -> dict[str, str]:
+def _facts(conditions: Conditions, scenario: str, identified: scoreboard.Identified) -> dict[str, str]:
     source = conditions.settings if isinstance(conditions.settings, (str, os.PathLike)) else "a mapping"
     settings = f"settings from {source}, all others as identified" if conditions.settings else "as identified"
     if conditions.tune:
@@ -133,6 +132,9 @@ def _write(board: Scoreboard, folder: Path, searches: Mapping[str, Tuned]) -> No
 
 def write_board(board: Scoreboard, settings: Mapping[str, str], path: Path) -> None:
     """Write the page with ``settings`` (YAML) by compensator."""
+    from rths_nodes.analysis.figures.drawing import on_page
+    from rths_nodes.analysis.report.document import template, write_page
+
     table, scores, cases = board.table, board.scores, board.published.items()
     titles = dict(zip(table.indices, board.headings, strict=True))
     of_cases = {index: title for index, title in titles.items() if any(index in row.published for _, row in cases)}
@@ -184,3 +186,198 @@ def markdown(board: Scoreboard) -> str:
     ]
     about = legend(board.which, table.indices)
     return "\n".join([*lines, f"{about}.", ""] if about else lines)
+
+
+# Entries
+
+VERSION, FIRST = 2, 1
+"""Version of new entries; version whose statistics exclude failed runs, and are not compared in rows with
+failures."""
+TOLERANCE = 1e-6
+LARGEST_FILE = 1 << 24
+BASE64 = "base64"
+COMPUTES = ("numpy", "scipy")
+"""Packages that affect the numbers, in addition to this package and Python."""
+PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scores", "digest")
+KEYS, VALUES = ("law", "block", "runs", "failures"), ("median", "high", "worst")
+"""Fields of a Score in an entry. Each of the VALUES contains numbers by index."""
+
+
+def begun_entry(
+    scenario: Scenario, conditions: Conditions, laws: Sequence[Candidate], folder: Path
+) -> dict[str, object]:
+    """Return the entry without scores; ``folder`` contains the files named in settings.
+
+    Raises ConfigError if a file cannot be included.
+    """
+    law_settings = {law.name: deepcopy(dict(law.settings)) for law in laws if not law.reason}
+    carried: Data = {}
+    for name, settings in law_settings.items():
+        replace_files(_params_of(settings), settings, partial(_carry, carried, name, folder))
+    data = scenario.data()
+    replace_files(Scenario, data, partial(_carry, carried, "scenario", folder))
+    return {
+        "version": VERSION,
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "code": _code(scenario, [law.settings for law in laws if not law.reason]),
+        "scenario": yaml_text.dump(data),
+        "scored": {
+            name: list(value) if isinstance(value := vars(conditions)[name], tuple) else value for name in SCORED
+        },
+        "laws": law_settings,
+        "files": carried,
+    }
+
+
+def _with_scores(content: Mapping[str, object], scores: Sequence[Score]) -> dict[str, object]:
+    entry = dict(content) | {
+        "scores": [
+            {key: getattr(score, key) for key in KEYS} | {key: dict(getattr(score, key)) for key in VALUES}
+            for score in scores
+            if score.runs
+        ]
+    }
+    return entry | {"digest": digest(entry)}
+
+
+def _params_of(settings: Data) -> type:
+    params: type = registry.load(FAMILY, settings["type"]).Params
+    return params
+
+
+def _carry(carried: Data, law: str, folder: Path, named: Named) -> str:
+    file = Path(named.absolute(folder))
+    try:
+        content = read_bytes(file, LARGEST_FILE)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{law}.{named.place} = {file}: cannot be included ({reason(error)})") from None
+    text: object
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        text = {BASE64: base64.b64encode(content).decode()}
+    name = f"{law}_{file.name}"
+    while carried.setdefault(name, text) != text:  # another file of this name
+        name = f"{law}_{name}"
+    return name
+
+
+def _put(carried: Data, folder: Path) -> None:
+    for name, content in carried.items():
+        if Path(name).name != name or name == "..":
+            raise ConfigError(f"files.{name}: must be a file name without a folder")
+        try:
+            data = (
+                content.encode() if isinstance(content, str) else base64.b64decode(content[BASE64], validate=True)
+            )
+        except (TypeError, KeyError, binascii.Error):
+            raise ConfigError(f"files.{name}: must be text, or base64 text under the key {BASE64}") from None
+        (folder / name).write_bytes(data)
+
+
+def programs(content: Data) -> list[str]:
+    """Return a text ``key = path`` for each file that a verification would execute.
+
+    Raises ConfigError if the entry is invalid.
+    """
+    scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
+    files = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
+    for law, settings in content["laws"].items():
+        files += [(f"{law}.{named.place}", named) for named in named_files(_params_of(settings), dict(settings))]
+    return [f"{path} = {named.path}" for path, named in files if named.runs]
+
+
+def _code(scenario: Scenario, laws: Iterable[Mapping[str, object]]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for settings in laws:
+        names |= Code.of(replace(scenario, [(["compensator"], dict(settings))])).names
+    code = {"files": names.pop(f"{PACKAGE}, files"), "python": platform.python_version()}
+    return names | code | {name: version_of(name) for name in COMPUTES}
+
+
+def digest(content: Mapping[str, object]) -> str:
+    body = {name: value for name, value in content.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def read_entry(path: Path) -> Data:
+    content = yaml_text.parse(yaml_text.source_of(path, str(path)), str(path))
+    if not isinstance(content, dict) or set(content) != set(PARTS) or content["version"] not in (FIRST, VERSION):
+        raise ConfigError(f"{path}: is not a scoreboard entry (version {FIRST} or {VERSION})")
+    if content["digest"] != digest(content):
+        raise ConfigError(f"{path}: the digest does not match, so the entry was altered after it was written")
+    return content
+
+
+def write_entry(content: Data, path: Path) -> None:
+    path.write_text(yaml_text.dump(dict(content)), encoding="utf-8")
+
+
+def verify(
+    content: Data, folder: Path, where: engine.Where, hooks: Hooks
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Repeat an entry in ``folder``.
+
+    Return the problems of each row by compensator and block, and the differences between this code and the code
+    of the entry. Raises ConfigError if the entry cannot be repeated.
+    """
+    _put(content["files"], folder)
+    scenario = files.from_text(content["scenario"], "scenario of the entry", folder)
+    laws = [Candidate(name, settings) for name, settings in deepcopy(dict(content["laws"])).items()]
+    for law in laws:
+        make_absolute(_params_of(law.settings), law.settings, folder)
+    conditions = Conditions(**content["scored"])
+    table = study.complete(scoreboard.design(scenario, laws, conditions), folder, where, hooks)
+    scores = scoreboard.scores(table, laws, conditions.indices[0])
+    rows = {(score.law, score.block): score for score in scores}
+    problems = {
+        f"{row['law']} {row['block']}": _problems(row, rows.get((row["law"], row["block"])), content["version"])
+        for row in content["scores"]
+    }
+    here = _code(scenario, [law.settings for law in laws])
+    differs = [
+        f"{name}: {stated} in the entry, {here.get(name, 'none')} in this repetition"
+        for name, stated in content["code"].items()
+        if here.get(name) != stated
+    ]
+    return problems, differs
+
+
+def _problems(stated: Data, score: Score | None, version: int) -> list[str]:
+    if score is None:
+        return ["the compensator was not run, because the entry lacks its settings"]
+    problems = [
+        f"{name}: the entry states {stated[name]}, but the repetition gives {getattr(score, name)}"
+        for name in ("runs", "failures")
+        if stated[name] != getattr(score, name)
+    ]
+    for kind in () if version == FIRST and stated["failures"] else VALUES:
+        for index, value in stated[kind].items():
+            result = getattr(score, kind).get(index, math.nan)
+            both_missing = math.isnan(value) and math.isnan(result)
+            if not (both_missing or math.isclose(value, result, rel_tol=TOLERANCE)):
+                problems.append(
+                    f"{kind} of {index}: the entry states {value:.6g}, but the repetition gives {result:.6g}"
+                )
+    return problems
+
+
+def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple[str, ...]]:
+    """Return the rows of all entries, best first, with the names of the entries, and the names of the indices.
+
+    Rows are sorted by fraction of failed runs, then by the first index. Raises ConfigError if the conditions of
+    the entries differ.
+    """
+    (first_name, first), *further = contents.items()
+    for name, content in further:
+        for part in ("scenario", "scored"):
+            if content[part] != first[part]:
+                raise ConfigError(f"{name}: must have the same {part} as {first_name} to be in one table")
+    indices = tuple(first["scored"]["indices"])
+    rows = [
+        (name, Score(**{key: row[key] for key in (*KEYS, *VALUES)}, what=""))
+        for name, content in contents.items()
+        for row in content["scores"]
+    ]
+    rows.sort(key=lambda row: (row[1].unstable, row[1].high.get(indices[0], math.inf)))
+    return rows, indices

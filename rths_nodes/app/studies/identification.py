@@ -15,24 +15,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis.identification import frequency_responses, output_error
+from rths_nodes.analysis.identification import frequency_responses
 from rths_nodes.analysis.identification.experiments import TAPER, Noise, driven, loaded_at
-from rths_nodes.analysis.identification.frequency_responses import (
-    Experiment,
-    Orders,
-    frequency_response,
-)
-from rths_nodes.analysis.identification.output_error import Identified
+from rths_nodes.analysis.identification.frequency_responses import Experiment, Identified, Orders
 from rths_nodes.analysis.published_indices import axes_of, reference_displacement
 from rths_nodes.analysis.units import MM
 from rths_nodes.app import hosts
-from rths_nodes.app.studies.tasks import Shown
+from rths_nodes.app.studies.engine import Shown
 from rths_nodes.core.errors import ConfigError, Stopped, within
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.models import inverse
-from rths_nodes.mechanics.models.file import LoadingModel
+from rths_nodes.mechanics.loading_model import ORDER, LoadingModel, check_static
 from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.damping import some_modes
 from rths_nodes.recording.reading import read_run
@@ -146,17 +140,18 @@ def fit(
     shortest = min(len(experiment.command) for experiment in experiments) * scenario.dt
     finest = max(FINEST, LINES / shortest) if resolution is None else resolution
     try:
-        responses = frequency_response(experiments, scenario.dt, finest, band)
+        responses = frequency_responses.frequency_response(experiments, scenario.dt, finest, band)
     except ValueError as error:
         raise ConfigError(f"{scenario.name}: the responses cannot be computed ({error})") from None
     dt, ramp, declared = scenario.dt, _on_ramps(scenario), scenario.transport_samples * scenario.dt
     with within(scenario.name):
-        identified = output_error.identify(responses, dt, ramp, orders, declared if how == DECLARED else None)
+        delay = declared if how == DECLARED else None
+        identified = frequency_responses.identify(responses, dt, ramp, orders, delay)
         least, most = identified.delay_range
         near = min(least, identified.delay - 0.5 * dt) <= declared <= max(most, identified.delay + 0.5 * dt)
         if how is None and (near or not identified.explained):
             with suppress(ConfigError):
-                fixed = output_error.identify(responses, dt, ramp, orders, declared)
+                fixed = frequency_responses.identify(responses, dt, ramp, orders, declared)
                 identified = fixed._replace(delay_range=identified.delay_range, explained=identified.explained)
     text = f"rths identify {scenario.name}: {source}; {band[0]:g} to {band[1]:g} Hz"
     # a held command acts half a sample early, but not before it is sent
@@ -234,14 +229,14 @@ def fit_periodic(
     """
     compensator: Any = scenario.compensator
     name = IDENTIFIED_INVERSE
-    order = int(compensator.order) if type(compensator).type_name == name else inverse.ORDER
+    order = int(compensator.order) if type(compensator).type_name == name else ORDER
     try:
-        lines = frequency_responses.lines(experiments, scenario.dt, PERIODIC.period, band)
-        result = frequency_responses.fit(lines.up_to(up_to), order)
+        lines = frequency_responses.lines(experiments, scenario.dt, PERIODIC.period, (band[0], up_to))
+        result = frequency_responses.fit(*lines, order)
     except ValueError as error:
         raise ConfigError(f"{scenario.name}: the inverse cannot be fitted ({error})") from None
     text = f"rths identify {scenario.name} --for {name}: {source}; fitted up to {up_to:.4g} Hz"
-    inverse.check_static(result.coefficients, f"the model of {scenario.name}")
+    check_static(result.coefficients, f"the model of {scenario.name}")
     lead = -scenario.transport_samples * scenario.dt  # the coefficients include the transport
     axes, rate = scenario.moved_axes, scenario.servo_rate
     return result, LoadingModel(axes, result.coefficients, None, rate, text, lead, deviation=result.deviation)

@@ -7,7 +7,7 @@ Each variant is an embedded run, with indices of the true displacement.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.study_table import REFUSED
 from rths_nodes.app import hosts
 from rths_nodes.app.studies import engine
-from rths_nodes.app.studies.tasks import Lost, Progress, Say, Tell
+from rths_nodes.app.studies.engine import Lost, Progress, Say, Tell
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.compiled.running import remarks
@@ -126,7 +126,6 @@ def findings(
     tell: Tell,
     keep: bool = False,
     response: bool = False,
-    interrupted: Callable[[], bool] | None = None,
     preferred: str = AUTO,
 ) -> Findings:
     """Run ``scenario`` embedded on the engine ``preferred``, and return its Findings.
@@ -138,7 +137,7 @@ def findings(
         scenario,
         brief=not (keep or response),
         progress=lambda sample, samples: tell(min(1.0, sample / samples)),
-        interrupted=interrupted,
+        interrupted=lambda: False,  # the caller handles stop requests
         preferred=preferred,
     )
     run = report.read()
@@ -176,24 +175,22 @@ def decided(where: engine.Where, samples: float, scenarios: Sequence[Scenario], 
     return where
 
 
-def run_remote(
-    scenario_or_text: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell
-) -> dict[str, Any]:
+def run_remote(scenario: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell) -> dict[str, Any]:
     """Run a scenario and return its Findings as plain data.
 
-    Another process receives the scenario as text and looks up the component classes.
+    Another process receives the scenario as JSON and looks up the component classes.
     """
-    text = scenario_or_text
-    scenario = text if isinstance(text, Scenario) else from_json(text, "variant")
-    plain = dict(vars(findings(scenario, tell, keep, response, lambda: False, preferred)))
+    if isinstance(scenario, str):
+        scenario = from_json(scenario, "variant")
+    plain = dict(vars(findings(scenario, tell, keep, response, preferred)))
     if (run := plain.pop("run")) is not None:
         plain["run"] = {name: value for name, value in vars(run).items() if name != "scenario"}
     return plain
 
 
-def run_safely(scenario_or_text: str | Scenario, response: bool, preferred: str, tell: Tell) -> Data:
+def run_safely(scenario: str | Scenario, response: bool, preferred: str, tell: Tell) -> Data:
     try:
-        return run_remote(scenario_or_text, False, response, preferred, tell)
+        return run_remote(scenario, False, response, preferred, tell)
     except ConfigError as error:
         return {"outcome": REFUSED, "reason": "; ".join(error.problems)}
     except Exception as error:  # an error in one run must not end the others
@@ -203,9 +200,10 @@ def run_safely(scenario_or_text: str | Scenario, response: bool, preferred: str,
 def all_of(
     chosen: Sequence[Scenario],
     where: engine.Where,
-    keep: bool = False,
+    keep: bool,
     response: bool = False,
-    progress: Progress | None = None,
+    *,
+    progress: Progress | None,
 ) -> Iterator[tuple[int, Findings]]:
     """Run each scenario in ``chosen``; yield its number and Findings as completed. Errors of runs are raised."""
     travels = where.scheduler or where.processes > 1

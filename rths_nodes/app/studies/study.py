@@ -1,28 +1,356 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Study: all runs of a design, with a journal to resume from, and tables as CSV and Parquet."""
+"""Study (``doc/studies.md``): design from a file, runs with a journal to resume from, and tables.
+
+The runs are all combinations of the levels of the factors, each with the same plants. Plants are overrides, drawn
+from the scenario's ``scatter`` by number and seed.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import html
+import itertools
 import json
 import math
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rths_nodes.analysis.study_table import LOST, REFUSED, is_number
+import numpy as np
+
+from rths_nodes.analysis.study_table import LOST, REFUSED, StudyTable, is_number, shown
+from rths_nodes.analysis.units import COLUMN
 from rths_nodes.app.studies import engine, runs
-from rths_nodes.app.studies.design import Design, Row
-from rths_nodes.app.studies.results import Study
-from rths_nodes.app.studies.runs import Findings
-from rths_nodes.app.studies.tasks import Lost, Progress, Say, Shown, silent, summed, warn
+from rths_nodes.app.studies.engine import Lost, Progress, Say, Shown, silent, summed, warn
+from rths_nodes.app.studies.runs import Findings, known_indices, needs_response, shown_indices, to_json
+from rths_nodes.core import registry
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError, Problems, within
+from rths_nodes.core.distributions import KINDS, Distribution, distribution
+from rths_nodes.core.errors import ConfigError, Problems, show, unknown, within
+from rths_nodes.core.inputs import Named, named_files
+from rths_nodes.core.parameters import flag, integer, mapping, params, text, texts
 from rths_nodes.core.text_files import write_columns
+from rths_nodes.core.validation import from_data, walk
+from rths_nodes.core.version import __version__
+from rths_nodes.core.yaml_text import parse, source_of
+from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.files import declaration, pairs_of, replace, with_case
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.records import locked
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+MOST_RUNS = 100_000
+LARGEST = float(np.finfo(float).max)
+CASE = "case"
+COLUMNS = ("run", "name", "outcome", "reason", "plant", "scenario")
+"""Columns of the table, in addition to factors, drawn values and indices."""
+LEVELS = ("list", "grid", "log_grid", "settings")
+
+
+@params
+class StudyFile:
+    version: int = integer("version of this file format", at_least=1, at_most=1)
+    name: str = text("name of the study")
+    description: str = text("purpose of the study", "")
+    scenario: str = text("name of a shipped scenario, or path of a YAML file, relative to the study file")
+    case: str = text("case of the scenario", "")
+    set: dict[str, object] = mapping("changes of the scenario in all runs, as section.key: value")
+    factors: dict[str, object] = mapping(
+        "varied keys, as section.key: {list: [...]} or with another kind of levels"
+    )
+    plants: int = integer("number of plants drawn for each combination of the factors", "", 0, at_least=0)
+    nominal: bool = flag("true: run the scenario's own plant in addition to the drawn plants", False)
+    seed: int = integer("seed of the drawn plants", "", 1, at_least=0)
+    indices: tuple[str, ...] = texts("shown indices, named as in rths compare")
+
+    def validate(self, path: str) -> None:
+        if not self.name or os.sep in self.name or self.name.startswith("."):
+            raise ConfigError(f"name = {show(self.name)}: must be a valid name of a folder")
+
+
+@dataclass(frozen=True)
+class Level:
+    """Level of a factor: label and changes. ``case`` is empty unless the level is a case of the scenario."""
+
+    label: float | str
+    changes: tuple[tuple[str, object], ...] = ()
+    case: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Run of a study, with the ``scenario`` as text.
+
+    For an invalid scenario, ``reason`` is set and ``scenario`` is empty. ``key`` identifies scenario, contents of
+    its files, version of this package, and the process if a component is not part of a package.
+    """
+
+    number: int
+    name: str
+    levels: Mapping[str, float | str]
+    plant: Plant
+    scenario: str
+    reason: str
+    key: str
+
+
+class Design:
+    """Checked study with its factors, plants and runs.
+
+    ``scenario`` replaces the scenario that the study file names. A path in the study file is relative to
+    ``folder``. Raises ConfigError with all problems of the study.
+    """
+
+    def __init__(self, study: StudyFile, folder: Path, scenario: Scenario | None = None) -> None:
+        self.name, self.description = study.name, study.description
+        beside = folder / os.path.expanduser(study.scenario)
+        base = scenario or files.load(beside if beside.is_file() else study.scenario)
+        self.base = replace(with_case(base, study.case) if study.case else base, pairs_of(study.set), "set")
+        self.seed, problems = study.seed, Problems()
+        self.factors: dict[str, tuple[Level, ...]] = {}
+        scatter = dict(self.base.scatter) if study.plants else {}
+        for name, data in study.factors.items():
+            with problems.gathered():
+                if isinstance(data, Mapping) and len(data) == 1 and next(iter(data)) in KINDS:
+                    distribution(data, f"factors.{name}")
+                    scatter[name] = data
+                else:
+                    self.factors[name] = _levels(name, data, self.base)
+        problems.refuse()
+        if both := scatter.keys() & self.factors.keys():
+            raise ConfigError(f"factors: the scenario also scatters {', '.join(sorted(both))}. Set scatter: {{}}")
+        if scatter and not study.plants:
+            raise ConfigError(f"plants = 0: must be > 0 to draw {', '.join(scatter)}")
+        self.base = replace(self.base, [(["scatter"], scatter)])
+        self.plants = plants(self.base, study.plants, study.seed, study.nominal)
+        self.count = len(self.plants) * math.prod(len(levels) for levels in self.factors.values())
+        if self.count > MOST_RUNS:
+            raise ConfigError(f"number of runs = {self.count}: must be <= {MOST_RUNS}")
+        self.indices = study.indices or shown_indices(self.base)
+        self._hash = cache(Named.hash)
+        self._check()
+
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        return tuple(self.base.scatter)
+
+    @property
+    def titles(self) -> dict[str, str]:
+        names = _short([*self.factors, *self.drawn])
+        return {key: _titled(self.base, key, name.replace("_", " ")) for key, name in names.items()}
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        names = _short(list(self.factors))
+        rows: list[Row] = []
+        for chosen in itertools.product(*self.factors.values()):
+            levels = dict(zip(self.factors, chosen, strict=True))
+            labels = [f"{names[name]}={shown(level.label)}" for name, level in levels.items()]
+            reason, scenario = "", self.base
+            try:
+                scenario = self._with(levels)
+            except ConfigError as error:
+                reason = "; ".join(error.problems)
+            for plant in self.plants:
+                name = labels + ([f"plant {plant.number}"] if len(self.plants) > 1 else [])
+                rows.append(self._row(len(rows), ", ".join(name), levels, plant, scenario, reason))
+        return rows
+
+    def _row(
+        self, number: int, label: str, levels: Mapping[str, Level], plant: Plant, scenario: Scenario, reason: str
+    ) -> Row:
+        name, resolved, contents = label or self.base.name, "", ""
+        if not reason:
+            try:
+                data = plant.of(scenario).data() | {"cases": {}}
+                resolved, contents = to_json(data), " ".join(map(self._hash, named_files(Scenario, data)))
+            except ConfigError as error:
+                reason = "; ".join(error.problems)
+        session = registry.session_of(part for _, part in walk(scenario)) if registry.added() else ""
+        response = "with response " if needs_response(self.indices) else ""  # other runs lack these indices
+        parts = f"{__version__} {session}{response}{contents}{resolved or name}"
+        key = hashlib.sha256(parts.encode()).hexdigest()[:20]
+        labels = {factor: level.label for factor, level in levels.items()}
+        return Row(number, name, labels, plant, resolved, reason, key)
+
+    def _with(self, levels: Mapping[str, Level]) -> Scenario:
+        scenario = self.base
+        for level in levels.values():
+            if level.case:
+                scenario = with_case(scenario, level.case)
+        changes = dict(change for level in levels.values() for change in level.changes)
+        return replace(scenario, pairs_of(changes), "factors")
+
+    def _check(self) -> None:
+        """Check the names of the indices, and each level once, with all other factors at their first level."""
+        first = {name: levels[0] for name, levels in self.factors.items()}
+        known_names = set(known_indices(checked_loop(self._with(first)).assembly))
+        problems = Problems()
+        for name, levels in self.factors.items():
+            for level in levels[1:]:
+                with problems.gathered():
+                    scenario = self._with(first | {name: level})
+                    try:
+                        known_names.update(known_indices(checked_loop(scenario).assembly))
+                    except ConfigError:
+                        continue
+        problems += [
+            f"factors.{name}: is the name of another column of the table; choose another name"
+            for name in self.factors
+            if name in COLUMNS or name in known_names
+        ]
+        problems.refuse()
+        for index in self.indices:
+            if index not in known_names:
+                raise unknown("indices", "index", index, known_names)
+
+
+def load(path: str | os.PathLike[str]) -> Design:
+    data = parse(source_of(path, f"study {str(path)!r}"), str(path))
+    with within(str(path)):
+        return Design(from_data(StudyFile, data), Path(path).parent)
+
+
+def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:
+    path = f"factors.{name}"
+    if not isinstance(data, Mapping) or len(data) != 1:
+        kinds = ", ".join([*LEVELS, *KINDS])
+        raise ConfigError(f"{path} = {show(data)}: must be {{kind: values}}, where kind is one of {kinds}")
+    ((kind, entries),) = data.items()
+    if kind not in LEVELS:
+        raise unknown(path, "kind of levels", kind, [*LEVELS, *KINDS])
+    where = f"{path}.{kind}"
+    if kind == "settings":
+        named = isinstance(entries, Mapping) and all(isinstance(level, Mapping) for level in entries.values())
+        if not named or not entries:
+            raise ConfigError(f"{where} = {show(entries)}: must be a mapping of names to {{section.key: value}}")
+        return tuple(Level(str(label), tuple(changes.items())) for label, changes in entries.items())
+    if not isinstance(entries, list) or not entries:
+        raise ConfigError(f"{where} = {show(entries)}: must be a list with at least one entry")
+    values: list[Any] = entries if kind == "list" else _grid(where, entries, kind == "log_grid")
+    if name != CASE:
+        return tuple(Level(_label(value), ((name, value),)) for value in values)
+    for value in values:
+        if not isinstance(value, str) or value not in base.cases:
+            raise unknown(where, "case", value, base.cases)
+    return tuple(Level(value, case=value) for value in values)
+
+
+def _grid(where: str, bounds: list[Any], logarithmic: bool) -> list[float]:
+    finite = len(bounds) == 3 and all(is_number(value) and abs(value) <= LARGEST for value in bounds)
+    if not finite or bounds[2] != int(bounds[2]) or not 1 <= bounds[2] <= MOST_RUNS:
+        raise ConfigError(f"{where} = {show(bounds)}: must be [first, last, number of values]")
+    first, last, count = float(bounds[0]), float(bounds[1]), int(bounds[2])
+    if logarithmic and not (first > 0.0 and last > 0.0):
+        raise ConfigError(f"{where} = {show(bounds)}: the first and the last value must be > 0")
+    spaced: list[float] = (np.geomspace if logarithmic else np.linspace)(first, last, count).tolist()
+    return spaced
+
+
+def _label(value: Any) -> float | str:
+    if registry.is_component(value):
+        return registry.name_of(value)
+    return value if is_number(value) or isinstance(value, str) else json.dumps(value)
+
+
+def _titled(base: Scenario, key: str, name: str) -> str:
+    try:
+        _, spec = declaration(base, key, key)
+    except ConfigError:  # the factor is a name for settings, or a key that only such settings have
+        return name
+    if spec is None or not spec.unit:
+        return name
+    return f"{name.removesuffix(' per mm2')} ({spec.unit.replace('^2', '²')})"
+
+
+def _short(names: list[str]) -> dict[str, str]:
+    shortened = {}
+    for name in names:
+        parts, count = name.split("."), 1
+        while any(other != name and other.split(".")[-count:] == parts[-count:] for other in names):
+            count += 1
+        shortened[name] = ".".join(parts[-count:])
+    return shortened
+
+
+NOMINAL = 0
+
+
+@dataclass(frozen=True)
+class Plant:
+    number: int
+    seed: int
+    values: Data
+
+    def of(self, scenario: Scenario) -> Scenario:
+        """Return ``scenario`` with the values of this plant, without scatter.
+
+        If the plant is drawn, the scenario's name contains its number. Raises ConfigError if drawn values are
+        invalid.
+        """
+        pairs: list[tuple[list[str], object]] = pairs_of(self.values)
+        pairs.append((["scatter"], {}))
+        if self.number != NOMINAL:
+            drawn = {"plant": self.number, "seed": self.seed, "values": dict(self.values)}
+            pairs += [(["name"], f"{scenario.name}.plant_{self.number}"), (["recording", "drawn"], drawn)]
+        with within(f"plant {self.number} of seed {self.seed}"):
+            return replace(scenario, pairs)
+
+
+def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> list[Plant]:
+    """Return plants 1 to ``count`` of ``seed``. With ``nominal``, the nominal plant comes first.
+
+    The only plant is nominal if ``count`` is 0. Raises ConfigError if the scatter is missing or invalid.
+    """
+    if not count:
+        return [Plant(NOMINAL, seed, {})]
+    if not scenario.scatter:
+        raise ConfigError(f"{scenario.name}: has no scatter from which to draw {count} plants")
+    scatter = {key: distribution(text, f"scatter: {key}") for key, text in scenario.scatter.items()}
+    # draw leaders before the keys that follow them
+    ordered = dict(sorted(scatter.items(), key=lambda item: bool(item[1].leader)))
+    data, numbers = scenario.data(), range(1, count + 1)
+    first = [Plant(NOMINAL, seed, {})] if nominal else []
+    return [*first, *(Plant(number, seed, _values(data, ordered, number, seed)) for number in numbers)]
+
+
+def _values(data: Data, scatter: Mapping[str, Distribution], number: int, seed: int) -> dict[str, object]:
+    problems = Problems()
+    values: dict[str, object] = {}
+    for key, distribution_of_key in scatter.items():
+        with problems.gathered():
+            nominal = _at(data, key)
+            # one random stream per key, so that a further key does not change other values
+            generator = np.random.default_rng([seed, number, zlib.crc32(key.encode())])
+            with within(f"scatter: {key}"):
+                if not (leader := distribution_of_key.leader):
+                    values[key] = distribution_of_key.draw(generator, nominal)
+                elif leader in values:
+                    values[key] = distribution_of_key.following(nominal, values[leader], _at(data, leader))
+    problems.refuse()
+    return values
+
+
+def _at(data: object, key: str) -> object:
+    branch = data
+    for name in key.split("."):
+        if not isinstance(branch, Mapping):
+            raise ConfigError(f"scatter: {key}: {show(branch)} has no {name}")
+        if name not in branch:
+            raise unknown(f"scatter: {key}", "key", name, branch)
+        branch = branch[name]
+    return branch
+
 
 NAME = "runs.jsonl"
 _BEGIN, _SUM = b'{"key":"', b',"crc32":"'
@@ -136,6 +464,89 @@ def run(
     return lost
 
 
+class Study(StudyTable):
+    __doc__ = StudyTable.__doc__
+
+    def __repr__(self) -> str:
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in self.outcomes().items())
+        return f"<Study {self.title}: {outcomes}; {', '.join(self.indices)}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [self.title_of(index), group, *cells] for index in self.indices for group, cells in self.summary(index)
+        ]
+        return html_table(["index", "group", "finished", "median", "5 %", "95 %", "worst"], rows)
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return a pandas table with one row per run: outcome, factors, drawn values, indices.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ConfigError
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> import rths_nodes
+        >>> levels = {"compensator.alpha_es": {"list": [15, 29]}}
+        >>> table = rths_nodes.study(scenario="predefined_sine", set={"duration": 0.5}, factors=levels, jobs=1)
+        >>> table.to_dataframe()["outcome"].tolist()
+        ['finished', 'finished']
+        """
+        return data_frame({key: value for key, value in self.columns.items() if key != "scenario"})
+
+    def plot(self, index: str, ax: Axes | None = None, style: str | None = None, width: float = COLUMN) -> Axes:
+        """Draw the magnitudes of an index by group: runs, median, and range from 5 to 95 %.
+
+        Parameters
+        ----------
+        index : str
+            Name in ``indices``, or another index column.
+        ax, style, width : optional
+            As in :meth:`rths_nodes.Run.plot`.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        ConfigError
+            If the index is unknown.
+
+        Examples
+        --------
+        >>> import rths_nodes
+        >>> from matplotlib.figure import Figure
+        >>> short, levels = {"duration": 0.5}, {"compensator.alpha_es": {"list": [15, 29]}}
+        >>> table = rths_nodes.study(scenario="predefined_sine", set=short, factors=levels, jobs=1)
+        >>> table.plot("max_error_mm", Figure().subplots()).get_xlabel()
+        'largest control error (mm)'
+        """
+        from rths_nodes.analysis.figures.plot import plot_by_label
+
+        rows = {group: rows.tolist() for group, rows in self.groups.items()}
+        return plot_by_label(self, index, rows, ax, style, width)
+
+
+def data_frame(columns: Mapping[str, object]) -> pandas.DataFrame:
+    try:
+        import pandas
+    except ImportError:
+        raise ConfigError("to_dataframe: needs pandas (pip install pandas)") from None
+    return pandas.DataFrame(columns)
+
+
+def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["".join(f"<th>{html.escape(head)}</th>" for head in heads)]
+    lines += ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+
 def table(design: Design, results: dict[str, Data]) -> Study:
     rows = design.rows
     findings = [Findings(**_result(row, results)) for row in rows]
@@ -197,7 +608,7 @@ def complete(design: Design, folder: Path, where: engine.Where, hooks: Hooks) ->
 
 
 def write_all(table: Study, folder: Path) -> None:
-    from rths_nodes.analysis.report.studies import write_study
+    from rths_nodes.analysis.report.document import write_study
 
     write(table, folder)
     write_study(table, folder / PAGE)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rths_nodes.app.studies import engine, runs
-from rths_nodes.app.studies.tasks import Lost, Progress, Tell
+from rths_nodes.app.studies.engine import Lost, Progress, Tell
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameters import declared, is_params
 from rths_nodes.core.samples import Array
@@ -178,7 +178,7 @@ class Search:
         if index not in indices:
             raise unknown("index", "index", index, indices)
         for share in (0.0, 1.0):  # if both limits are valid, all values between are valid
-            self._with(scenarios[0], {parameter.key: parameter.value(share) for parameter in chosen})
+            replace(scenarios[0], pairs_of({parameter.key: parameter.value(share) for parameter in chosen}))
         self.evaluations, self._engine = 0, AUTO
         self.unjudged = ""
         self._decided = np.zeros(len(scenarios))
@@ -197,7 +197,7 @@ class Search:
         n = len(self._chosen)
         size = max(LEAST, min(EACH * n, budget // 2))
         first = qmc.LatinHypercube(n, seed=seed).random(size)
-        first[0] = [scenario.share() for scenario in self._chosen]
+        first[0] = [parameter.share() for parameter in self._chosen]
         self._best = math.inf, first[0]
         before = self._along(first, budget) if n == 1 else self._evolve(first, budget, seed)
         worst, shares = self._best
@@ -279,7 +279,7 @@ class Search:
         hardest, *rest = order = np.argsort(-self._decided, kind="stable").tolist()
 
         def text(number: int, position: int) -> str:
-            return runs.to_json(self._with(self._scenarios[position], candidates[number]).data())
+            return runs.to_json(replace(self._scenarios[position], pairs_of(candidates[number])).data())
 
         def run(pairs: Sequence[tuple[int, int]], report: Progress | None = None) -> None:
             jobs = [(text(*pair), self._index, self._engine) for pair in pairs]
@@ -311,9 +311,6 @@ class Search:
     def _values(self, shares: Array) -> dict[str, float | int]:
         return {row.key: row.value(share) for row, share in zip(self._chosen, shares, strict=True)}
 
-    def _with(self, scenario: Scenario, values: Mapping[str, object]) -> Scenario:
-        return replace(scenario, pairs_of(values))
-
 
 def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
     """Run a scenario and return the magnitude of ``index``. The earlier the run aborts, the larger the result."""
@@ -327,8 +324,8 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
 
 def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
     """Return the number of the first unstable scenario (or None), and the first reason why one was not judged."""
-    from rths_nodes.analysis.stability.impulses import Impulses
     from rths_nodes.analysis.stability.judgement import is_stable
+    from rths_nodes.analysis.stability.loops import Impulses
 
     impulses: dict[str, Impulses] = {}
     unjudged = ""

@@ -4,11 +4,11 @@
 TABLE = {
     "none": ".none:NoCompensation",
     "predefined": ".predefined:Predefined",
-    "inverse": ".adaptable:Inverse",
+    "inverse": ".adaptive:Inverse",
     "adaptive_inverse": ".adaptive:AdaptiveInverse",
     "polynomial": ".polynomial:Polynomial",
-    "linear_acceleration": ".adaptable:LinearAcceleration",
-    "derivative_feedforward": ".adaptable:DerivativeFeedforward",
+    "linear_acceleration": ".adaptive:LinearAcceleration",
+    "derivative_feedforward": ".adaptive:DerivativeFeedforward",
     "adaptive_time_series": ".adaptive_time_series:AdaptiveTimeSeries",
     "chain": ".chain:Chain",
     "discrete_model": ".discrete_model:DiscreteModel",
@@ -16,6 +16,6 @@ TABLE = {
     "model_based": ".model_based:ModelBased",
     "identified_inverse": ".identified_inverse:IdentifiedInverse",
     "linear": ".linear:Linear",
-    "pi_lead": ".pi_lead:ProportionalIntegralLead",
+    "pi_lead": ".linear:ProportionalIntegralLead",
     "fmu": ".fmu:Fmu",
 }

@@ -1,8 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adaptive law of Chen & Ricles (2010) for any compensator with a delay, driven by one of two indicators.
+"""Compensators of a delay, which is constant or adapted by the law of Chen & Ricles (2010).
 
-Each sample uses target c, measured displacement m and measured force f of the last sample; c', m' and f' are one
-sample earlier:
+``inverse``: inverse of a first-order actuator (Chen 2007; Chen & Ricles 2010, Eq. 5b).
+
+``derivative_feedforward``: Taylor series that extrapolates the target by the delay (Mercan; Jung & Shing 2006).
+For the delay tau, order 1 is the inverse of a first-order lag. Order 2 is the inverse of a second-order lag with
+the natural frequency sqrt(2) / tau (rad/s) and the damping ratio 1 / sqrt(2).
+
+``linear_acceleration``: prediction with a linearly extrapolated acceleration (Horiuchi & Konno 2001). The slope of
+the acceleration is its difference quotient over a time h, which is the integration step in the paper. On the
+quadratic ramp the acceleration jumps only between steps, so the quotient over a whole step gives the third
+derivative. The parameter `spacing` is h in samples.
+
+``adaptive`` and ``adaptive_inverse``: the law adapts the delay of one of these compensators. Each sample uses
+target c, measured displacement m and measured force f of the last sample; c', m' and f' are one sample earlier:
 
     tracking   A  += (c + c')(m - m') / 2,   TA += (m + m')(c - c') / 2,   I = (A - TA) / 2       Eqs. (8), (9)
     energy     I  += (f + f') / 2 ((m - m') - (c - c'))                      Mosqueda et al. 2007, as in Fig. 11
@@ -22,20 +33,181 @@ from __future__ import annotations
 import math
 from typing import ClassVar, NamedTuple
 
-from rths_nodes.control.compensators.adaptable import Inverse
-from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
-from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
+import numpy as np
+
+from rths_nodes.control.compensators.per_axis import PerAxis, acceleration_cautions, lead_parameter, ramp_seen
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.frequency_response import Complex, Frequencies
-from rths_nodes.core.kernels import Kernel, ToNumber
-from rths_nodes.core.parameters import AnyParams, OfParams, component, number, params, text
+from rths_nodes.core.frequency_response import Complex, Frequencies, taps
+from rths_nodes.core.kernels import Function, Kernel, ToNumber, no_state
+from rths_nodes.core.parameters import AnyParams, OfParams, TestContext, component, integer, number, params, text
+from rths_nodes.core.samples import Array
 
+LONGEST = 100_000
+"""Largest spacing, in samples."""
 PER_MM2 = 1e6
 PAPER_GAIN_RATIO = 0.1
 """Ratio k_i / k_p in all experiments of the paper, 1/s."""
 PAPER_GAIN_PER_MM2 = 0.4
 INTEGRAL_GAIN = "integral gain on the tracking indicator; default: 0.1/s times k_p, as in the paper"
+Led = tuple[float, object]
+"""A delay, and further constants of the compensator."""
+Ring = tuple[Array, int]
+"""Ring buffer of the last accelerations (m/s^2), and the index of the oldest; -1 before the first sample."""
+
+
+class Adaptable(NamedTuple):
+    """A delay that a law can adapt, and the kernel that uses this delay."""
+
+    name: str
+    """``alpha`` (samples, counted from the previous sample) or ``delay`` (s); also the name of the parameter."""
+    constants: Function
+    rest: Function
+    led: ToNumber
+    """``led(constants, state, delay, x, v, a) -> state, command``."""
+
+
+class ConstantDelay(PerAxis):
+    ADAPTABLE: ClassVar[Adaptable]
+
+    @classmethod
+    def own_kernel(cls, params: AnyParams) -> Kernel:
+        name, constants, rest, led = cls.ADAPTABLE
+
+        def step(
+            k: Led, s: object, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+        ) -> tuple[object, float]:
+            delay, constants_of_law = k
+            return led(constants_of_law, s, delay, x, v, a)
+
+        return Kernel(
+            lambda params, dt: (float(getattr(params, name)), constants(params, dt)), lambda k: rest(k[1]), step
+        )
+
+
+def led(k: tuple[()], s: tuple[float], alpha: float, x: float, v: float, a: float) -> tuple[tuple[float], float]:
+    (before,) = s
+    return (x,), alpha * x - (alpha - 1.0) * before
+
+
+class Inverse(ConstantDelay):
+    """Inverse of a first-order actuator: command_k = alpha target_k - (alpha - 1) target_{k-1}."""
+
+    ABOUT = "Inverse compensation of a constant delay (Chen 2007; Chen & Ricles 2010, Eq. 5b)."
+    SOURCES = ("chen_2007", "chen_ricles_2010")
+
+    @params
+    class Params:
+        alpha: float = number("delay constant alpha", "samples", 29.0, at_least=1.0)
+        lead: float = lead_parameter()
+
+    ADAPTABLE = Adaptable("alpha", lambda params, dt: (), lambda k: (0.0,), led)
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        alpha = self._p.alpha
+        return taps(omega, (alpha, 1.0 - alpha), (0.0, self._dt)) * self.lead_response(omega)
+
+
+def taylor(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: float) -> tuple[tuple[()], float]:
+    """Command for the ``delay``, by a Taylor series of order 1 or 2."""
+    (second_order,) = k
+    if second_order:
+        return s, x + delay * (v + 0.5 * delay * a)
+    return s, x + delay * v
+
+
+class DerivativeFeedforward(ConstantDelay):
+    """Adds delay times velocity to the target and, for order 2, half the squared delay times acceleration."""
+
+    ABOUT = (
+        "Derivative feedforward: Taylor series that extrapolates the target by the delay "
+        "(Mercan; Jung & Shing 2006)."
+    )
+    SOURCES = ("jung_shing_2006", "mercan_2007")
+
+    @params
+    class Params:
+        delay: float = number("delay to compensate, as identified, including the transport", "s", at_least=0.0)
+        order: int = integer(
+            "order of the highest derivative of the target in the law", default=1, at_least=1, at_most=2
+        )
+        lead: float = lead_parameter()
+
+        def spans(self) -> dict[str, float]:
+            return {"delay": self.delay}
+
+        def cautions(self, test: TestContext) -> list[str]:
+            return acceleration_cautions(test) if self.order > 1 else []
+
+    ADAPTABLE = Adaptable("delay", lambda params, dt: (params.order > 1,), no_state, taylor)
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        ahead = 1j * omega * self._p.delay
+        transfer = 1.0 + ahead + (0.5 * ahead**2 if self._p.order > 1 else 0.0)
+        return np.asarray(transfer * self.lead_response(omega))
+
+
+def accelerated(k: tuple[float, int], s: Ring, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
+    """Command for the ``delay``, by a Taylor series whose third derivative is the slope of the acceleration."""
+    per_span, spacing = k
+    history, oldest = s
+    if oldest < 0:
+        # the acceleration at the start is not a jump from zero: the third derivative is zero
+        history[:] = a
+        oldest = 0
+    growth = delay * per_span * (a - float(history[oldest]))
+    history[oldest] = a
+    oldest += 1
+    if oldest == spacing:
+        oldest = 0
+    return (history, oldest), x + delay * (v + delay * (0.5 * a + growth))
+
+
+def spanned(params: LinearAcceleration.Params, dt: float) -> tuple[float, int]:
+    """Return 1 / (6 h) in 1/s and the number of samples in h, the span of the difference quotient."""
+    return 1.0 / (6.0 * params.spacing * dt), params.spacing
+
+
+class LinearAcceleration(ConstantDelay):
+    """Taylor series of the target to the third order, with linearly extrapolated acceleration."""
+
+    ABOUT = "Prediction with a linearly extrapolated acceleration (Horiuchi & Konno 2001)."
+    SOURCES = ("horiuchi_konno_2001",)
+
+    @params
+    class Params:
+        delay: float = number("delay to compensate, as identified, including the transport", "s", at_least=0.0)
+        spacing: int = integer(
+            "number of samples per integration step, which is substeps times time_ratio",
+            "samples",
+            1,
+            at_least=1,
+            at_most=LONGEST,
+        )
+        lead: float = lead_parameter()
+
+        def spans(self) -> dict[str, float]:
+            return {"delay": self.delay}
+
+        def cautions(self, test: TestContext) -> list[str]:
+            step = test.samples_per_step
+            if ramp_seen(test) == "quadratic" and self.spacing % step:
+                return [
+                    f"spacing = {self.spacing} samples: the acceleration of the quadratic ramp changes once "
+                    f"every {step} samples. Set spacing to a multiple of {step}"
+                ]
+            return acceleration_cautions(test)
+
+    ADAPTABLE = Adaptable("delay", spanned, lambda k: (np.zeros(k[1]), -1), accelerated)
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        delay, ahead = self._p.delay, 1j * omega * self._p.delay
+        per_span = 1.0 / (6.0 * self._p.spacing * self._dt)
+        growth = delay * per_span * taps(omega, (1.0, -1.0), (0.0, self._p.spacing * self._dt))
+        return np.asarray((1.0 + ahead + ahead**2 * (0.5 + growth)) * self.lead_response(omega))
+
+
+# Adaptive law
 
 
 @params
@@ -93,18 +265,10 @@ class Constants(NamedTuple):
     inner: object
 
 
-class State(NamedTuple):
-    parameter: float
-    integral: float
-    peak: float  # Eqs. (6), (7), (10)
-    indicator: float
-    area: float
-    complement: float  # Eqs. (8), (9)
-    target: float
-    before: float
-    measured: float
-    force: float
-    inner: object
+State = tuple[float, float, float, float, float, float, float, float, float, float, object]
+"""Parameter, integral of the indicator, and peak of the target's increments, Eqs. (6), (7), (10); indicator, area
+and complement, Eqs. (8), (9); the last two targets, newest first; measured displacement and force; state of the
+adapted compensator."""
 
 
 def adaptive(led: ToNumber) -> ToNumber:
@@ -224,7 +388,6 @@ class Adaptive(PerAxis):
     def __init__(self, params: AnyParams, dt: float, n_axes: int) -> None:
         cls, inner_params = self.adapted(params)
         self._inner = cls(inner_params, dt, n_axes)
-        assert cls.ADAPTABLE is not None
         name, law = cls.ADAPTABLE.name, self.own_kernel(params).constants(params, dt)
         sample, none = _units(name, dt)
         params.refuse_outside(none + law.estimate / sample, "compensator.compensator: alpha")
@@ -235,13 +398,13 @@ class Adaptive(PerAxis):
         super().__init__(params, dt, n_axes)
 
     @classmethod
-    def adapted(cls, params: AnyParams) -> tuple[type[PerAxis], object]:
+    def adapted(cls, params: AnyParams) -> tuple[type[ConstantDelay], object]:
         """Return the class of the adapted compensator and its parameters.
 
         Raises ConfigError if that compensator has no adaptable delay or has a ``lead``.
         """
-        inner: type[PerAxis] = registry.class_of("compensator", params.compensator)
-        if not issubclass(inner, PerAxis) or inner.ADAPTABLE is None:
+        inner = registry.class_of("compensator", params.compensator)
+        if not issubclass(inner, ConstantDelay):
             raise ConfigError(
                 f"compensator.compensator: {type(params.compensator).type_name} has no alpha or delay to adapt. "
                 "Use derivative_feedforward, inverse or linear_acceleration"
@@ -257,16 +420,15 @@ class Adaptive(PerAxis):
     def own_kernel(cls, params: AnyParams) -> Kernel:
         inner, inner_params = cls.adapted(params)
         adaptable = inner.ADAPTABLE
-        assert adaptable is not None
         return Kernel(
             lambda of_law, dt: constants_of(of_law, adaptable, inner_params, dt),
-            lambda k: State(k.estimate, *(0.0,) * 9, adaptable.rest(k.inner)),
+            lambda k: (k.estimate, *(0.0,) * 9, adaptable.rest(k.inner)),
             adaptive(adaptable.led),
         )
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         inner: Complex = self._inner.frequency_response(omega)  # type: ignore[attr-defined]
-        return inner * response(self._p.lead, omega)
+        return inner * self.lead_response(omega)
 
 
 def _units(name: str, dt: float) -> tuple[float, float]:
@@ -316,5 +478,5 @@ class AdaptiveInverse(Adaptive):
             return in_si(self.k_p_per_mm2, self.k_i_per_mm2_s, PER_MM2)
 
     @classmethod
-    def adapted(cls, params: AnyParams) -> tuple[type[PerAxis], object]:
+    def adapted(cls, params: AnyParams) -> tuple[type[ConstantDelay], object]:
         return Inverse, Inverse.Params(alpha=params.alpha_es)

@@ -41,8 +41,7 @@ from rths_nodes.control.compensators.derivative_filter import (
     block_of,
     limited,
 )
-from rths_nodes.control.compensators.per_axis import PerAxis
-from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
+from rths_nodes.control.compensators.per_axis import PerAxis, acceleration_cautions, lead_parameter
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
@@ -391,4 +390,4 @@ class AdaptiveTimeSeries(PerAxis):
     def frequency_response(self, omega: Frequencies) -> Complex:
         a0, a1, a2 = self._p.bounded()[1]
         s = 1j * omega
-        return np.asarray((a0 + a1 * s + a2 * s**2) * response(self._p.lead, omega))
+        return np.asarray((a0 + a1 * s + a2 * s**2) * self.lead_response(omega))

@@ -10,14 +10,22 @@ from __future__ import annotations
 
 from itertools import chain
 
-from rths_nodes.control.compensators.per_axis import Bound, OnNumbers, Shown, behind_lead
-from rths_nodes.control.compensators.taylor_lead import ahead, lead_parameter, read_ahead, response, with_lead
+from rths_nodes.control.compensators.per_axis import (
+    Bound,
+    OnNumbers,
+    Shown,
+    ahead,
+    behind_lead,
+    lead_parameter,
+    read_ahead,
+    response,
+)
 from rths_nodes.core import registry
 from rths_nodes.core.arithmetic import NAN, Numbers
 from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, in_series
-from rths_nodes.core.kernels import Kernel, ToNumber
+from rths_nodes.core.kernels import ToNumber
 from rths_nodes.core.parameters import OfParams, component, params, type_of
 from rths_nodes.core.samples import Array
 
@@ -96,22 +104,6 @@ class Chain(OnNumbers):
         self.state_names, self.state_units, self.state_limits = tuple(names), units, limits
         self._n_axes = n_axes
         self.reset()
-
-    @classmethod
-    def kernel_of(cls, params: Params) -> Kernel | None:
-        """Return the kernels in series, or None if a compensator has no kernel or couples the axes."""
-        first, second = (registry.kernel_of("compensator", stage) for stage in (params.first, params.second))
-        if not (isinstance(first, Kernel) and isinstance(second, Kernel)):
-            return None
-
-        def constants(params: Chain.Params, dt: float) -> Constants:
-            return dt, first.constants(params.first, dt), second.constants(params.second, dt)
-
-        def rest(k: Constants) -> State:
-            _, of_first, of_second = k
-            return first.rest(of_first), (0.0, 0.0), second.rest(of_second)
-
-        return with_lead(Kernel(constants, rest, chained(first.step, second.step)), params.lead)
 
     def reset(self) -> None:
         self._first.reset()

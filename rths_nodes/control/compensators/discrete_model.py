@@ -28,8 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import PerAxis
-from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
+from rths_nodes.control.compensators.per_axis import PerAxis, lead_parameter
 from rths_nodes.core.arithmetic import INF, sqrt
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
@@ -68,17 +67,9 @@ class Constants(NamedTuple):
     """Displacement below which updates pause, m."""
 
 
-class State(NamedTuple):
-    theta: Theta
-    model: Numbers
-    targets: Array
-    measured: Array
-    """``targets`` and ``measured`` are ring buffers, m."""
-    now: int
-    output: float
-    prepared: bool
-    sample: int
-    """Number of samples since the test began, not counting the soft start."""
+State = tuple[Theta, Numbers, Array, Array, int, float, bool, int]
+"""Parameters in use; identified model; ring buffers of targets and measurements (m); index of the newest values in
+both; output (m); True in a soft start; number of samples since the test began, not counting the soft start."""
 
 
 def constants(params: AnyParams, dt: float) -> Constants:
@@ -100,7 +91,7 @@ def constants(params: AnyParams, dt: float) -> Constants:
 def rest(k: Constants) -> State:
     size = (TAPS - 1) * k.spacing + 1
     model = starting(*k.initial, k.covariance)
-    return State(k.initial, model, np.zeros(size), np.zeros(size), 0, 0.0, False, 0)
+    return k.initial, model, np.zeros(size), np.zeros(size), 0, 0.0, False, 0
 
 
 def starting(a: float, b: float, c: float, covariance: float) -> Numbers:
@@ -284,4 +275,4 @@ class DiscreteModel(PerAxis):
         """Return command divided by target at ``omega`` (rad/s) with the initial parameters."""
         spacing = self._p.spacing * self._dt
         transfer = taps(omega, self._p.initial, [tap * spacing for tap in range(TAPS)])
-        return transfer * response(self._p.lead, omega)
+        return transfer * self.lead_response(omega)

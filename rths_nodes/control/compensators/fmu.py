@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import OnNumbers
-from rths_nodes.control.compensators.taylor_lead import lead_parameter, read_ahead
+from rths_nodes.control.compensators.per_axis import OnNumbers, lead_parameter, read_ahead
 from rths_nodes.core.arithmetic import NAN
 from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ComponentError

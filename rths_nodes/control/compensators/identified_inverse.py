@@ -3,7 +3,7 @@
 
     u = C_0 d + C_1 d' + C_2 d'' + C_3 d'''         u: command, d: target extrapolated by ``lead``
 
-Every ``decimation`` samples the coefficients are updated (:mod:`rths_nodes.control.compensators.recursive_iv`).
+Every ``decimation`` samples the coefficients are updated (:mod:`rths_nodes.control.compensators.coupled_inverse`).
 
 The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``. This
 slope is late by half the window, but its term is only half a per cent of the command. A difference of two samples
@@ -22,15 +22,31 @@ from types import ModuleType
 import numpy as np
 
 from rths_nodes.control.compensators import coupled_inverse, single_inverse
-from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis, bare
-from rths_nodes.control.compensators.recursive_iv import Law, law_of, renewed
-from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, ramp_seen
+from rths_nodes.control.compensators.coupled_inverse import Law, law_of, renewed
+from rths_nodes.control.compensators.per_axis import (
+    CoupledKernel,
+    PerAxis,
+    acceleration_cautions,
+    lead_parameter,
+    ramp_seen,
+)
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import AnyParams, TestContext, flag, integer, number, params, path, section, vector
+from rths_nodes.core.parameters import (
+    AnyParams,
+    TestContext,
+    check_one_of,
+    flag,
+    integer,
+    number,
+    params,
+    path,
+    section,
+    vector,
+)
 from rths_nodes.core.samples import ROUNDING, Array
-from rths_nodes.mechanics.models import file, inverse
+from rths_nodes.mechanics import loading_model
 
 ORDER = 3
 
@@ -59,8 +75,10 @@ class IdentifiedInverse(PerAxis):
             "working directory",
             None,
         )
-        inverse: file.Feedforward | None = section(
-            file.Feedforward, "coefficients in place of a model file, with a row and a column for each axis", None
+        inverse: loading_model.Feedforward | None = section(
+            loading_model.Feedforward,
+            "coefficients in place of a model file, with a row and a column for each axis",
+            None,
         )
         order: int = integer(
             "order of the highest derivative that is used and learned", default=3, at_least=0, at_most=ORDER
@@ -102,16 +120,14 @@ class IdentifiedInverse(PerAxis):
         lead: float = lead_parameter()
 
         def validate(self, path: str) -> None:
-            if (self.model is None) == (self.inverse is None):
-                state = "both are given" if self.model else "none is given"
-                raise ConfigError(f"{path}: exactly one of {path}.model and {path}.inverse is needed, but {state}")
+            check_one_of(path, self, "model", "inverse")
             if len(self.relative_deviation) <= self.order:
                 raise ConfigError(
                     f"{path}.relative_deviation = {show(list(self.relative_deviation))}: must be {self.order + 1} "
                     "numbers, one for each derivative from 0 to order"
                 )
             if self.inverse is not None:
-                inverse.check_static(self.inverse.coefficients(f"{path}.inverse"), f"{path}.inverse")
+                loading_model.check_static(self.inverse.coefficients(f"{path}.inverse"), f"{path}.inverse")
 
         def spans(self) -> dict[str, float]:
             return {"lead": self.lead}
@@ -119,7 +135,7 @@ class IdentifiedInverse(PerAxis):
         def fits(self, test: TestContext) -> None:
             if self.model is None:
                 return
-            left_out = file.load(self.model, inverse_only=True).lead + test.transport
+            left_out = loading_model.load(self.model, inverse_only=True).lead + test.transport
             if abs(left_out) > 0.5 * test.dt:
                 raise ConfigError(
                     f"model = {show(self.model)}: the model omits {left_out:.4g} s of the transport, and this "
@@ -131,7 +147,7 @@ class IdentifiedInverse(PerAxis):
             if ramp_seen(test) not in ("linear", "hermite", ""):
                 cautions.append("the third derivative of the target jumps with this ramp; set ramp.type = hermite")
             if self.model is not None:
-                cautions += file.load(self.model, inverse_only=True).cautions(test.axes, test.servo_rate)
+                cautions += loading_model.load(self.model, inverse_only=True).cautions(test.axes, test.servo_rate)
             return cautions
 
         def remarks(self, state: Mapping[str, float]) -> list[str]:
@@ -160,7 +176,7 @@ class IdentifiedInverse(PerAxis):
         places = np.ndindex(count, n, n)
         names = [f"c{power}[{i}]" if n == 1 else f"c{power}_of_{j + 1}[{i}]" for power, i, j in places]
         self.state_units: Mapping[str, str] = {
-            bare(name): inverse.UNITS[index // n**2] for index, name in enumerate(names)
+            name.partition("[")[0]: loading_model.UNITS[index // n**2] for index, name in enumerate(names)
         }
         if params.learning:
             self.state_units |= {f"sigma_{name}": unit for name, unit in self.state_units.items()}
@@ -190,8 +206,8 @@ class IdentifiedInverse(PerAxis):
         """
         count, n, _ = self._identified.shape
         nothing = np.zeros((ORDER + 1 - count, n, n))  # room for the products of lead and coefficients
-        ahead = inverse.ahead(np.concatenate([self._identified, nothing]), self._p.lead)
-        response = inverse.inverse_response(ahead, 1j * np.asarray(omega))
+        ahead = loading_model.ahead(np.concatenate([self._identified, nothing]), self._p.lead)
+        response = loading_model.inverse_response(ahead, 1j * np.asarray(omega))
         return response[:, 0, 0] if n == 1 else response
 
     def state(self) -> list[float]:
@@ -210,5 +226,5 @@ def identified_by(params: AnyParams) -> Array:
     if params.inverse is not None:
         coefficients: Array = params.inverse.coefficients("compensator.inverse")
     else:
-        coefficients = file.load(params.model, inverse_only=True).feedforward
+        coefficients = loading_model.load(params.model, inverse_only=True).feedforward
     return coefficients[: params.order + 1]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user-defined, fixed linear law: a state-space model or a transfer function, e.g. exported from MATLAB.
+"""Fixed linear laws of target and measurement: a user-defined law, and PI control with a phase lead.
+
+A user-defined law is a state-space model or a transfer function, e.g. exported from MATLAB:
 
     z_{k+1} = A z_k + B u_k,   command = C z_k + D u_k
 
@@ -7,6 +9,14 @@ where z is the state, and u contains the first of ``inputs`` for all axes, then 
 law (Ts = 0) is discretised by Tustin's rule. By default target and command belong to the same sample. A law
 designed in a simulation without delay between target and measurement, such as the RTHS benchmark (Silva et al.
 2020), needs ``target_of: measurement``.
+
+PI tracking control with a phase lead is the example controller of that benchmark:
+
+    u = (K_p + K_i / s) (w - m),    w = (1 + T_1 s) / (1 + T_2 s) y
+
+u is the command, y the target and m the measured displacement; y and m are values of the last sample. Both
+transfer functions are discretised by Tustin's rule. Without a transport delay this law reproduces the benchmark's
+simulation, in which a measurement affects the command of the same instant.
 """
 
 from __future__ import annotations
@@ -18,8 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis
-from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
+from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis, acceleration_cautions, lead_parameter
 from rths_nodes.core.arithmetic import NAN, Numbers, along, times
 from rths_nodes.core.errors import ConfigError, join, show, within
 from rths_nodes.core.frequency_response import Complex, Frequencies
@@ -27,6 +36,7 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import (
     AnyParams,
     TestContext,
+    check_one_of,
     declared,
     matrix,
     number,
@@ -185,7 +195,7 @@ class Constants(NamedTuple):
     waits: bool
     """True if the law uses the target of the last measured sample."""
     lead: tuple[float, float, float, float, float]
-    """Factors of the lead L (``taylor_lead.py``): L, L / 2, L / (3 dt), L / (2 dt), L / dt."""
+    """Factors of the lead L (``per_axis.py``): L, L / 2, L / (3 dt), L / (2 dt), L / dt."""
 
 
 def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constants:
@@ -270,9 +280,7 @@ class Linear(PerAxis):
         lead: float = lead_parameter()
 
         def validate(self, path: str) -> None:
-            if (self.file is None) == (self.law is None):
-                state = "both are given" if self.file else "none is given"
-                raise ConfigError(f"{path}: exactly one of {path}.file and {path}.law is needed, but {state}")
+            check_one_of(path, self, "file", "law")
             if twice := [name for name in self.inputs if self.inputs.count(name) > 1]:
                 raise ConfigError(f"{path}.inputs: {twice[0]} is listed twice")
 
@@ -324,5 +332,63 @@ class Linear(PerAxis):
         transfer = (c @ np.linalg.solve(z * np.eye(len(a)) - a, b.astype(complex)[None]) + d) @ over
         if self._p.target_of == "measurement":
             transfer = transfer / z
-        transfer = transfer * response(self._p.lead, omega)[:, None, None]
+        transfer = transfer * self.lead_response(omega)[:, None, None]
         return np.asarray(transfer[:, 0, 0] if n == 1 else transfer)
+
+
+# PI control with a phase lead
+
+PiConstants = tuple[float, float, float, float, float]
+"""K_p and K_i dt / 2; weights of this target, the last target and the last output of the phase lead."""
+PiState = tuple[float, float, float, float]
+"""Target, target with phase lead, error and integral (m) of the last sample."""
+
+
+def pi_constants(params: ProportionalIntegralLead.Params, dt: float) -> PiConstants:
+    first, second = 2.0 * params.lead_time, 2.0 * params.lag_time
+    below = dt + second
+    taps = (dt + first) / below, (dt - first) / below, (second - dt) / below
+    return params.proportional, 0.5 * dt * params.integral, *taps
+
+
+def pi_step(
+    k: PiConstants, s: PiState, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+) -> tuple[PiState, float]:
+    """PI control of the tracking error of the last sample."""
+    proportional, half, now, before, kept = k
+    x_before, led, error_before, integral = s
+    error = led - m
+    integral += half * (error + error_before)
+    led = now * x + before * x_before + kept * led
+    return (x, led, error, integral), proportional * error + integral
+
+
+def shown(k: PiConstants, s: PiState) -> tuple[float]:
+    _, _, _, integral = s
+    return (integral,)
+
+
+class ProportionalIntegralLead(PerAxis):
+    """PI control of the tracking error, with a phase lead of the target.
+
+    The frequency response depends on the rig.
+    """
+
+    SOURCES = ("silva_2020",)
+
+    @params
+    class Params:
+        proportional: float = number("gain K_p on the tracking error", "1", 2.0, at_least=0.0)
+        integral: float = number("gain K_i on the integral of the tracking error", "1/s", 95.0, at_least=0.0)
+        lead_time: float = number(
+            "time constant T_1 of the phase lead", "s", 50.83163360273612 / 8570.397339444286, at_least=0.0
+        )
+        lag_time: float = number(
+            "time constant T_2 of the phase lead", "s", 1.0 / 8570.397339444286, more_than=0.0
+        )
+        lead: float = lead_parameter()
+
+    state_units: Mapping[str, str] = {"u_integral": "m"}
+
+    KERNEL = Kernel(pi_constants, lambda k: (0.0, 0.0, 0.0, 0.0), pi_step)
+    SHOWN = staticmethod(shown)

@@ -24,17 +24,15 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis
-from rths_nodes.control.compensators.taylor_lead import acceleration_cautions
+from rths_nodes.control.compensators.per_axis import CoupledKernel, PerAxis, acceleration_cautions
 from rths_nodes.core.arithmetic import Numbers, along, first, groups, interleaved, matvec, numbers, put, slopes
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
-from rths_nodes.core.parameters import AnyParams, TestContext, flag, number, params, path, section
+from rths_nodes.core.parameters import AnyParams, TestContext, check_one_of, flag, number, params, path, section
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.models import inverse
-from rths_nodes.mechanics.models.coupled_rig import RigConstants, feedforward
-from rths_nodes.mechanics.models.file import LoadingModel, load
-from rths_nodes.mechanics.models.inverse import DERIVATIVES, StateSpace
+from rths_nodes.mechanics import loading_model
+from rths_nodes.mechanics.coupled_rig import RigConstants, feedforward
+from rths_nodes.mechanics.loading_model import DERIVATIVES, LoadingModel, StateSpace, load
 from rths_nodes.mechanics.structure import transition
 
 
@@ -156,7 +154,7 @@ def loop_radius(plant: StateSpace, controller: DeviationController, dt: float, l
 @params
 class Known(RigConstants):
     def validate(self, path: str) -> None:
-        inverse.check(self.coefficients(path), path)
+        loading_model.check(self.coefficients(path), path)
 
     def coefficients(self, path: str) -> Array:
         return feedforward(self.model(path))
@@ -171,14 +169,9 @@ class Constants(NamedTuple):
     """Matrix of the feedback (:func:`deviation_controller`); empty without feedback."""
 
 
-class State(NamedTuple):
-    derivatives: Array
-    """Displacement, velocity, acceleration and jerk of all targets, changed in place."""
-    displacement: Numbers
-    acceleration: Numbers
-    feedforward: Numbers
-    feedback: Numbers
-    observer: Array
+State = tuple[Array, Numbers, Numbers, Numbers, Numbers, Array]
+"""Displacement, velocity, acceleration and jerk of all targets, changed in place; displacement and acceleration of
+the last target; feedforward and feedback of the last sample (m); state of the observer."""
 
 
 def constants(params: ModelBased.Params, dt: float) -> Constants:
@@ -188,14 +181,14 @@ def constants(params: ModelBased.Params, dt: float) -> Constants:
     if params.feedback is not None:
         plant, coupled = model.plant(), params.coupled
         feedback = deviation_controller(plant, params.feedback, coupled, dt, lead, model.origin).constants
-    matrix = np.hstack(list(inverse.ahead(feedforward_of(params, model), lead)))
+    matrix = np.hstack(list(loading_model.ahead(feedforward_of(params, model), lead)))
     return Constants(dt, np.asfortranarray(matrix), feedback)
 
 
 def rest(k: Constants) -> State:
     n = len(k.matrix)
     nothing = (0.0,) * n
-    return State(np.zeros(len(DERIVATIVES) * n), nothing, nothing, nothing, nothing, observer_at_rest(k.feedback))
+    return np.zeros(len(DERIVATIVES) * n), nothing, nothing, nothing, nothing, observer_at_rest(k.feedback)
 
 
 def law(feedback: Callable[..., Numbers]) -> Callable[..., tuple[object, Numbers]]:
@@ -256,9 +249,7 @@ class ModelBased(PerAxis):
         )
 
         def validate(self, path: str) -> None:
-            if (self.model is None) == (self.known is None):
-                state = "both are given" if self.model else "none is given"
-                raise ConfigError(f"{path}: exactly one of {path}.model and {path}.known is needed, but {state}")
+            check_one_of(path, self, "model", "known")
 
         def spans(self) -> dict[str, float]:
             return {"lead": self.lead}
@@ -295,7 +286,9 @@ class ModelBased(PerAxis):
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Return feedforward / target at ``omega`` (rad/s), ``(n, n_axes, n_axes)``, for exact derivatives."""
-        return inverse.inverse_response(inverse.ahead(self.feedforward, self.lead), 1j * np.asarray(omega))
+        return loading_model.inverse_response(
+            loading_model.ahead(self.feedforward, self.lead), 1j * np.asarray(omega)
+        )
 
 
 def model_of(params: AnyParams) -> LoadingModel:
@@ -305,7 +298,7 @@ def model_of(params: AnyParams) -> LoadingModel:
 
 
 def feedforward_of(params: ModelBased.Params, model: LoadingModel) -> Array:
-    return model.feedforward if params.coupled else inverse.diagonal(model.feedforward)
+    return model.feedforward if params.coupled else loading_model.diagonal(model.feedforward)
 
 
 def lead_of(params: ModelBased.Params, model: LoadingModel) -> float:

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from rths_nodes.control.compensators.per_axis import PerAxis
-from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
+from rths_nodes.control.compensators.per_axis import PerAxis, lead_parameter
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import params
@@ -26,4 +25,4 @@ class NoCompensation(PerAxis):
     KERNEL = Kernel(lambda params, dt: (), no_state, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        return response(self._p.lead, omega)
+        return self.lead_response(omega)

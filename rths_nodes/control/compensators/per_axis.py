@@ -5,9 +5,15 @@
 
 Arguments are the target x (m), v (m/s), a (m/s^2) of the next sample, and displacement m (m) and force f (N)
 measured at the last sample. ``rests`` and ``preparing`` are ``flagged`` and ``preparing`` of the :class:`Motion`.
-A compensator with an adaptable delay has ``led(constants, state, delay, x, v, a) -> state, command``, which
-:func:`fixed` converts to a kernel. In a :class:`CoupledKernel`, tuples with a number for each axis replace the
-numbers.
+In a :class:`CoupledKernel`, tuples with a number for each axis replace the numbers.
+
+The parameter ``lead`` extrapolates the target by the time L:
+
+    d(t + L) = x + L v + L^2/2 a + L^3/6 j,   its derivatives likewise,   j = (a_k - a_{k-1}) / dt
+
+with displacement x, velocity v and acceleration a of the target. The series is exact for a cubic motion. The lead
+L compensates delays after the measurement of the displacement, for example a late force signal. No transport delay
+is added to L.
 """
 
 from __future__ import annotations
@@ -19,38 +25,75 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.taylor_lead import with_lead
-from rths_nodes.core.arithmetic import Numbers
+from rths_nodes.core.arithmetic import NAN, Numbers
 from rths_nodes.core.control import Compensator, Floats
+from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Function, Kernel, ToNumber, inherits, no_state
-from rths_nodes.core.parameters import AnyParams, params
+from rths_nodes.core.parameters import AnyParams, Field, TestContext, number, params
 from rths_nodes.core.samples import Array, Motion
 
-Led = tuple[float, object]
+LONGEST = 0.1
+"""Longest lead, s, for which the Taylor series is valid in motions of a few Hz."""
+OfLead = tuple[float, float, object]
+LeadState = tuple[float, object]
 
 
-class Adaptable(NamedTuple):
-    """A delay that a law can adapt, and the kernel that uses this delay."""
-
-    name: str
-    """``alpha`` (samples, counted from the previous sample) or ``delay`` (s); also the name of the parameter."""
-    constants: Function
-    rest: Function
-    led: ToNumber
-
-
-def fixed(adaptable: Adaptable) -> Kernel:
-    name, constants, rest, led = adaptable
-
-    def step(
-        k: Led, s: object, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
-    ) -> tuple[object, float]:
-        delay, constants_of_law = k
-        return led(constants_of_law, s, delay, x, v, a)
-
-    return Kernel(
-        lambda params, dt: (float(getattr(params, name)), constants(params, dt)), lambda k: rest(k[1]), step
+def lead_parameter() -> Field:
+    return number(
+        "time by which the target and its derivatives are read ahead; no transport is added to this time",
+        "s",
+        0.0,
+        at_least=0.0,
+        at_most=LONGEST,
     )
+
+
+def ahead(step: ToNumber) -> ToNumber:
+    """Return ``step`` for a target extrapolated by the lead; its state begins with the last acceleration."""
+
+    def led(
+        k: OfLead, s: LeadState, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+    ) -> tuple[object, float]:
+        """Inner step with the target extrapolated by the lead."""
+        lead, dt, constants = k
+        before, inner = s
+        inner, command = step(constants, inner, *read_ahead(lead, dt, before, x, v, a), m, f, rests, preparing)
+        return (a, inner), command
+
+    return led
+
+
+def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: float) -> tuple[float, float, float]:
+    """Return x, v, a of the target after ``lead`` (s); ``before`` is the acceleration ``dt`` (s) earlier."""
+    jerk = (a - before) / dt
+    if before != before:  # NaN at the first sample: the acceleration at the start is not a jump from zero
+        jerk = 0.0
+    half = 0.5 * lead
+    return x + lead * (v + half * (a + lead / 3.0 * jerk)), v + lead * (a + half * jerk), a + lead * jerk
+
+
+def with_lead(kernel: Kernel, lead: float) -> Kernel:
+    """Return ``kernel`` with the target extrapolated by ``lead`` (s); unchanged if ``lead`` is 0."""
+    if not lead:
+        return kernel
+    constants, rest, step = kernel
+    return Kernel(lambda params, dt: (lead, dt, constants(params, dt)), lambda k: (NAN, rest(k[2])), ahead(step))
+
+
+def response(lead: float, omega: Frequencies) -> Complex:
+    """Return the frequency response ``(n,)`` of the ``lead`` (s) at ``omega`` (rad/s) for exact derivatives."""
+    s = 1j * np.asarray(omega) * lead
+    return np.asarray(1.0 + s * (1.0 + 0.5 * s * (1.0 + s / 3.0)), complex)
+
+
+def ramp_seen(test: TestContext) -> str:
+    return "" if test.behind else test.ramp
+
+
+def acceleration_cautions(test: TestContext) -> list[str]:
+    if ramp_seen(test) != "linear":
+        return []
+    return ["this compensator uses the acceleration, which is zero on the linear ramp. Set ramp.type = quadratic"]
 
 
 class OnNumbers(Compensator):
@@ -111,12 +154,11 @@ class CoupledKernel(NamedTuple):
 
 
 class PerAxis(OnNumbers):
-    """A compensator defined by its ``KERNEL`` or its ``ADAPTABLE``, with a state for each axis.
+    """A compensator defined by its ``KERNEL``, with a state for each axis.
 
     ``SHOWN`` returns the recorded numbers of a state; ``state_units`` has their names (without axis) and units.
     """
 
-    ADAPTABLE: ClassVar[Adaptable | None] = None
     SHOWN: ClassVar[Shown] = staticmethod(nothing)
     renewed: Callable[..., bool] | None = None
     reads_ahead: ClassVar[bool] = False
@@ -140,9 +182,7 @@ class PerAxis(OnNumbers):
 
     @classmethod
     def own_kernel(cls, params: AnyParams) -> Any:
-        kernel = fixed(cls.ADAPTABLE) if cls.ADAPTABLE is not None else cls.KERNEL
-        assert kernel is not None, cls
-        return kernel
+        return cls.KERNEL
 
     @classmethod
     def _lead_of(cls, params: object) -> float:
@@ -166,6 +206,9 @@ class PerAxis(OnNumbers):
             commands.append(command)
         return commands
 
+    def lead_response(self, omega: Frequencies) -> Complex:
+        return response(self._p.lead, omega)
+
     def state(self) -> list[float]:
         return [*chain.from_iterable(map(self._shown, repeat(self._constants), self.states))]
 
@@ -181,7 +224,3 @@ def of_kernel(name: str, kernel: Kernel | Function) -> type[PerAxis]:
     complete = kernel if isinstance(kernel, Kernel) else Kernel(lambda params, dt: (), no_state, kernel)
     content = {"Params": params(type("Params", (), {})), "KERNEL": complete, "__doc__": complete.step.__doc__}
     return type(name, (PerAxis,), content | {"__module__": complete.step.__module__})
-
-
-def bare(name: str) -> str:
-    return name.partition("[")[0]

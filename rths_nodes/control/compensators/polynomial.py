@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.control.compensators.per_axis import PerAxis
-from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
+from rths_nodes.control.compensators.per_axis import PerAxis, lead_parameter
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.kernels import Kernel
@@ -122,4 +121,4 @@ class Polynomial(PerAxis):
         """Return command divided by target at ``omega`` (rad/s), Eq. (6) of Horiuchi et al. without the delay."""
         weights, spacing = constants(self._p, self._dt)
         ages = spacing * self._dt * np.arange(len(weights))
-        return taps(omega, weights, ages) * response(self._p.lead, omega)
+        return taps(omega, weights, ages) * self.lead_response(omega)

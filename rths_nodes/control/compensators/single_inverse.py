@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified inverse of one axis: commands, and updates by the law of ``recursive_iv.py``, with floats."""
+"""Identified inverse of one axis: commands, and updates by the law of ``coupled_inverse.py``, with floats."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rths_nodes.control.compensators.coupled_inverse import OF_DIFFERENCES, Constants, Law, State, inverse, kept
 from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER, Columns, Five, Four, block_of, limited
-from rths_nodes.control.compensators.recursive_iv import OF_DIFFERENCES, Constants, Law, State, inverse, kept
 from rths_nodes.core.arithmetic import Numbers, dot, first, sqrt
 from rths_nodes.core.samples import Array
 
@@ -40,18 +39,10 @@ NOTHING = (0.0, 0.0, 0.0, 0.0)
 AT_REST = (NOTHING, NOTHING, NOTHING)
 
 
-class Watched(NamedTuple):
-    row: int
-    """Index of the last sample in its block; -1 after the end of a block, -2 before the first sample."""
-    begun: bool
-    signals: tuple[Four, Four, Four]
-    """Contributions of past samples to the filtered signals at the end of the block."""
-    before: float
-    earlier: float
-    first: float
-    """``before``, ``earlier`` and ``first`` are the last three measurements, newest first."""
-    squares: float
-    knowledge: Knowledge
+Watched = tuple[int, bool, tuple[Four, Four, Four], float, float, float, float, Knowledge]
+"""Index of the last sample in its block, -1 after the end of a block and -2 before the first sample; True after
+the first block; contributions of past samples to the filtered signals at the end of the block; the last three
+measurements, newest first; sum of squared third differences; knowledge."""
 
 
 def correction_of(law: Law) -> Correction:
@@ -72,7 +63,7 @@ def unlearned(k: Learning) -> Watched:
     covariance = (a, 0.0, 0.0, 0.0, b, 0.0, 0.0, c, 0.0, d)
     still, means = (0.0, *NOTHING), (0.0, NOTHING, NOTHING)
     knowledge = (first, covariance, covariance, (still, still, still), means, 0.0, 0, 0, 0.0)
-    return Watched(-2, False, AT_REST, 0.0, 0.0, 0.0, 0.0, knowledge)
+    return -2, False, AT_REST, 0.0, 0.0, 0.0, 0.0, knowledge
 
 
 def watch(
@@ -105,7 +96,9 @@ def watch(
             signals = all_added(
                 signals, columns[index], share * command[0], share * measured[0], share * target[0]
             )
-    knowledge, coefficients = learned(correction, knowledge, coefficients, with_inputs(signals, u, m, d), squares)
+    (a, b, c, e), (f, g, h, i), (p, q, r, t) = signals
+    ends = (a, b, c, e, u), (f, g, h, i, m), (p, q, r, t, d)
+    knowledge, coefficients = learned(correction, knowledge, coefficients, ends, squares)
     return (-1, True, AT_REST, m, before, earlier, 0.0, knowledge), coefficients
 
 
@@ -120,11 +113,6 @@ def all_added(
         (f + k * m, g + n * m, h + o * m, i + y * m),
         (p + k * d, q + n * d, r + o * d, t + y * d),
     )
-
-
-def with_inputs(s: tuple[Four, Four, Four], u: float, m: float, d: float) -> tuple[Five, Five, Five]:
-    (a, b, c, e), (p, q, r, t), (w, x, y, z) = s
-    return (a, b, c, e, u), (p, q, r, t, m), (w, x, y, z, d)
 
 
 def remembered(s: Knowledge, begun: bool, rests: bool, k: Correction, u: float, m: float, d: float) -> Knowledge:
@@ -201,7 +189,7 @@ def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
 def corrected(
     row: Four, covariance: Covariance, y: float, seen: Four, z: Four, variance: float, deviations: float
 ) -> tuple[Four, Covariance]:
-    """Return coefficients and covariance after one correction; ``variance`` is R of ``recursive_iv.py``."""
+    """Return coefficients and covariance after one correction; ``variance`` is R of ``coupled_inverse.py``."""
     aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
     a, b, c, d = row
     p, q, r, s = seen

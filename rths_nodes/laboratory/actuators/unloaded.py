@@ -32,9 +32,8 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.simulators import Actuator, Specimen
 from rths_nodes.mechanics import structure as exact_steps
 
-INCREMENTS = 4
+INCREMENTS = 4.0
 """Smallest number of RK4 steps per sample."""
-LEAST = float(INCREMENTS)
 LONGEST_WAY = HARD_LIMIT * LONGEST
 """Largest number of decay times per sample. If a sample has more, the states become NaN."""
 Both = tuple[object, object]
@@ -60,7 +59,7 @@ def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ..
         dt, fastest, decay, specimen = k
         inner, x = s
         v = (displacement - x) / dt
-        left, h = LEAST, dt / LEAST
+        left, h = INCREMENTS, dt / INCREMENTS
         if abs(v) > fastest:
             left, h = divided(decay, v, dt)
             if left == 0.0:
@@ -240,14 +239,12 @@ def plant_constants(plant: Plant, dt: float) -> PlantConstants:
     return tuple(map(tuple, transition(a, b, dt, hold).tolist())), tuple(map(tuple, shown))
 
 
-def plant_rest(k: PlantConstants) -> PlantState:
-    return (0.0,) * len(k[0]), 0.0
-
-
 class HeldPlant(Unloaded):
     """Base of actuators with a linear plant, ``Params.plant``. The motion is exact at each sample."""
 
-    MOTION = Kernel(lambda params, dt: plant_constants(params.plant(), dt), plant_rest, move_plant)
+    MOTION = Kernel(
+        lambda params, dt: plant_constants(params.plant(), dt), lambda k: ((0.0,) * len(k[0]), 0.0), move_plant
+    )
 
     def __init__(self, params: object, dt: float, specimen: Specimen) -> None:
         self._dt = dt

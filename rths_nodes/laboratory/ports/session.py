@@ -207,18 +207,14 @@ def _state(head: Head, data: bytes) -> ReportedState | None:
     stopped = datagrams.reason_of(head.reason) if head.state >= datagrams.BRAKING else ""
     if head.interlock == INTERLOCK_OPEN:
         stopped = stopped or datagrams.REASONS[3]
-    measured = Measurement(
-        head.counter,
-        state.displacement,
-        state.force,
-        np.array(state.command),
-        state.auxiliary,
-        0,
-        state.modes,
-        head.hydraulics,
-        head.interlock,
+    return ReportedState(_measurement(state, state.command, state.auxiliary), head.heard, stopped)
+
+
+def _measurement(state: RigState, command: Array, auxiliary: Array, flags: int = 0) -> Measurement:
+    head, moved, force = state.head, state.displacement, state.force
+    return Measurement(
+        head.counter, moved, force, command, auxiliary, flags, state.modes, head.hydraulics, head.interlock
     )
-    return ReportedState(measured, head.heard, stopped)
 
 
 class SentCommands:
@@ -545,11 +541,11 @@ class SessionPort(WarningPort):
     def read(self) -> Measurement:
         while not self.ready():
             self.wait(AGAIN_S)
-        state, k = self._state, self._expected
+        state = self._state
         if self._silent or state is None:
             unknown = np.full(len(self.axes), np.nan)
             channels = np.full(len(self.auxiliary_names), np.nan)
-            return Measurement(k, unknown, unknown, self._sent.unreported, channels, FLAG_BRIDGED)
+            return Measurement(self._expected, unknown, unknown, self._sent.unreported, channels, FLAG_BRIDGED)
         head = state.head
         flags = FLAG_SATURATED if head.flags & datagrams.SATURATED else 0
         if head.flags & datagrams.BRIDGED:
@@ -561,18 +557,7 @@ class SessionPort(WarningPort):
             channels = np.append(channels, float(head.flags & datagrams.TRIGGER > 0))
         if not self.sample:
             self._sent.start(state.command.tolist())
-        command = self._sent.applied(state)
-        return Measurement(
-            k,
-            state.displacement,
-            state.force,
-            command,
-            channels,
-            flags,
-            state.modes,
-            head.hydraulics,
-            head.interlock,
-        )
+        return _measurement(state, self._sent.applied(state), channels, flags)
 
     def truth(self) -> None: ...
 

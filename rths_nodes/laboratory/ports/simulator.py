@@ -225,7 +225,7 @@ class Simulator(WarningPort):
         self._converts = any(output.converts for output in outputs.values())
         self._drive = Drive(outputs, dt, params.low_velocity)
         self._loops = TransportedLoops(axes, dt, params.transport_samples) or None
-        self._astray = any(output.misdirects for output in outputs.values())
+        self._astray = any(output.wrong() for output in outputs.values())
         self._at_start = (
             PRESSURES.get(params.hydraulics or "", HYDRAULICS_NOT_TOLD),
             {None: INTERLOCK_NOT_TOLD, "closed": INTERLOCK_CLOSED, "open": INTERLOCK_OPEN}[params.interlock],

@@ -59,7 +59,7 @@ class Watchdog:
 
 def main(limit: float) -> int:
     """Return exit code 3 if the watchdog has taken over the rig, otherwise 0."""
-    if not os.read(0, 1):
+    if os.read(0, 1) != BEAT:
         return 0  # no command was sent
     while select.select([0], [], [], limit)[0]:
         message = os.read(0, 4096)

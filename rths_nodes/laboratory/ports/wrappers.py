@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.errors import FOREIGN, ConfigError, PortError, raised_at
+from rths_nodes.core.kernels import ToNumber
 from rths_nodes.core.protocols import OfPort, Port, Readback
 from rths_nodes.core.samples import (
     MODE_FORCE,
@@ -23,7 +24,7 @@ from rths_nodes.core.samples import (
     equal,
 )
 from rths_nodes.laboratory.calibration import Calibration, Channel, channels_of, si_names
-from rths_nodes.laboratory.corrections import ForceCorrections
+from rths_nodes.laboratory.corrections import UNCORRECTED, filtering, friction_of, low_pass, unfiltered
 from rths_nodes.laboratory.force_control import ForceLoops
 
 _MEMBERS = sorted(name for name in (*vars(Port), *Port.__annotations__) if not name.startswith("_"))
@@ -227,26 +228,70 @@ class CalibratedPort(PortBefore):
 
 
 class CorrectedPort(PortBefore):
-    def __init__(self, port: Port, corrections: ForceCorrections) -> None:
+    """Corrects the measured forces of axes with a ``rig_axis`` every ``dt`` s (``corrections.py``).
+
+    ``names`` are the added channels. If ``simulated``, forces are only filtered. Raises ConfigError if the port
+    lacks a required acceleration.
+    """
+
+    def __init__(self, port: Port, axes: Mapping[str, Any], dt: float, simulated: bool) -> None:
         super().__init__(port)
-        self._corrections = corrections
-        self.auxiliary_names = (*port.auxiliary_names, *corrections.names)
+        self._dt = dt
+        self._rows: dict[int, tuple[ToNumber, object, int]] = {}
+        """Kernel step, constants and acceleration channel (-1: none) by index of the axis."""
+        self._at_rest: dict[int, object] = {}
+        for index, (name, axis) in enumerate(axes.items()):
+            rig = axis.rig_axis
+            if rig.corrections is None and rig.feedback_filter is None:
+                continue
+            masses, channel = (0.0, 0.0, 0.0), -1
+            if rig.corrections is not None and not simulated:
+                path = f"axes.{name}.rig_axis.corrections"
+                masses, channel = friction_of(rig.corrections, port.auxiliary_names, path)
+            self._rows[index], self._at_rest[index] = (unfiltered, masses, channel), ()
+            if (filtered := low_pass(axis, dt)) is not None:
+                step, constants = filtering(filtered.kernel, filtered.settled), (masses, filtered.constants)
+                self._rows[index] = step, constants, channel
+                self._at_rest[index] = False, filtered.settled(filtered.constants, 0.0)
+        self.names = tuple(f"{UNCORRECTED}{list(axes)[index]} [N]" for index in self._rows)
+        self.auxiliary_names = (*port.auxiliary_names, *self.names)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._before: Measurement | None = None
+        self._states = dict(self._at_rest)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        self._corrections.reset()
+        self._reset()
         self._port.open(pacer)
 
     def read(self) -> Measurement:
-        return self._corrections.corrected(self._port.read())
+        return self.corrected(self._port.read())
+
+    def corrected(self, shown: Measurement) -> Measurement:
+        """Return ``shown`` with the forces of the specimens, and the load-cell forces as added channels."""
+        before = self._before or shown
+        self._before = shown
+        passed = self._dt * max(1, shown.sample - before.sample)
+        force, channels = shown.force.tolist(), shown.auxiliary.tolist()
+        velocity = ((shown.displacement - before.displacement) / passed).tolist()
+        for index, (step, constants, channel) in self._rows.items():
+            acceleration = channels[channel] if channel >= 0 else 0.0
+            inputs = force[index], velocity[index], acceleration
+            self._states[index], force[index] = step(constants, self._states[index], *inputs)
+        return replace(self._with_channels(shown), force=np.array(force))
 
     def truth(self) -> Measurement | None:
         true = self._port.truth()
-        return None if true is None else self._corrections.with_channels(true)
+        return None if true is None else self._with_channels(true)
+
+    def _with_channels(self, shown: Measurement) -> Measurement:
+        return replace(shown, auxiliary=np.append(shown.auxiliary, shown.force[list(self._rows)]))
 
 
 def force_corrected(port: Port, axes: Mapping[str, object], dt: float, simulated: bool) -> Port:
-    corrections = ForceCorrections(axes, port.auxiliary_names, dt, simulated)
-    return CorrectedPort(port, corrections) if corrections else port
+    corrected = CorrectedPort(port, axes, dt, simulated)
+    return corrected if corrected.names else port
 
 
 class ForceLoopPort(PortBefore):

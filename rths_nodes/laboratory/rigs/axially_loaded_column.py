@@ -10,7 +10,7 @@ V is the force of the lateral specimen:
     F = V(u, u') - N sin a - P sin b                    force of the horizontal actuator
 
 N sin a, the P-Delta force of the column, belongs to its restoring force; P sin b, the push of the inclined
-actuator, does not (``control/setups/upright_load.py``). The forces do not affect the actuators. The column has no
+actuator, does not (``control/setups.py``). The forces do not affect the actuators. The column has no
 mass along its axis.
 """
 

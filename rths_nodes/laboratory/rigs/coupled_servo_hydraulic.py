@@ -23,7 +23,7 @@ from rths_nodes.laboratory.rigs.linear_with_specimen import (
     step_of,
     substeps_of,
 )
-from rths_nodes.mechanics.models.coupled_rig import RigConstants, force_input, state_space
+from rths_nodes.mechanics.coupled_rig import RigConstants, force_input, state_space
 
 
 class CoupledServoHydraulic(Rig):
@@ -82,20 +82,17 @@ class CoupledServoHydraulic(Rig):
         self.auxiliary_names = accelerations(n)
         if params.damper:
             self.auxiliary_names += (DAMPER_DISPLACEMENT, DAMPER_FORCE)
-        super().__init__(params, dt, n_axes, _kernel(damper))
+        super().__init__(params, dt, n_axes)
 
     @classmethod
     def kernel_of(cls, params: Params, n_axes: int) -> RigKernel:
-        return _kernel(_damper(params))
-
-
-def _kernel(damper: Specimen) -> RigKernel:
-    return RigKernel(
-        lambda plant, dt: _constants(plant, damper, dt),
-        rest_of(damper),
-        coupled(step_of(damper), damper.voltage is not None),
-        shown_at_rest,
-    )
+        damper = _damper(params)
+        return RigKernel(
+            lambda plant, dt: _constants(plant, damper, dt),
+            rest_of(damper),
+            coupled(step_of(damper), damper.voltage is not None),
+            shown_at_rest,
+        )
 
 
 def coupled(onward: Callable[..., tuple[object, Array]], driven: bool) -> Callable[..., tuple[object, Shown]]:

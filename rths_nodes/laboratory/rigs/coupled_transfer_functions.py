@@ -24,8 +24,8 @@ from rths_nodes.core.parameters import TestContext, matrix, number, params, sect
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.simulators import Rig, RigKernel, Shown, still
 from rths_nodes.laboratory.actuators.unloaded import hold_parameter
+from rths_nodes.mechanics.coupled_rig import checked
 from rths_nodes.mechanics.coupler import Coupler, CouplerKernel, Geometry, Rows
-from rths_nodes.mechanics.models.coupled_rig import checked
 from rths_nodes.mechanics.structure import transition
 
 Indices = NDArray[np.intp]

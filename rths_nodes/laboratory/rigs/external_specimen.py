@@ -20,7 +20,6 @@ import select
 import socket
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -295,8 +294,7 @@ class OpenSees(Followed):
 
     def open(self) -> None:
         self.close()
-        with ExitStack() as failed:
-            failed.callback(self.close)
+        try:
             self._channel, theirs = socket.socketpair()
             self._channel.setblocking(False)
             with theirs, within("rig.type = 'opensees'"):
@@ -315,7 +313,9 @@ class OpenSees(Followed):
                 self._stiffness.tolist(),
                 numbers[n * n :].tolist(),
             )
-            failed.pop_all()
+        except BaseException:
+            self.close()
+            raise
 
     def share_scheduling(self) -> None:
         self._process.share_scheduling()

@@ -87,30 +87,19 @@ class Specimen:
         ops.fix(node, *(int(index == number) for index in range(1, size + 1)))
 
     def _prepare(self, commands: Data, model: Model) -> None:
-        ops = self._ops
-        if not self._moves():
-            self._add_free_node()
+        ops, nodes = self._ops, self._ops.getNodeTags()
+        held = ({*ops.getFixedDOFs(node), *ops.getConstrainedDOFs(node)} for node in nodes)
+        if not any(len(ops.nodeDisp(node)) > len(fixed) for node, fixed in zip(nodes, held, strict=True)):
+            # add a free node, because OpenSees exits if there is no equation to solve
+            tag = max(LEAST_TAG, *nodes) + 1
+            ops.node(tag, *ops.nodeCoord(self._interface[0][0]))
+            ops.mass(tag, *([1.0] * len(ops.nodeDisp(tag))))
         ops.wipeAnalysis()
         ops.loadConst("-time", 0.0)
         ops.constraints("Plain")
         for name in ("numberer", "system", "test", "algorithm", "integrator"):
             model.command(name, commands[name])
         model.command("analysis", ["Transient"])
-
-    def _moves(self) -> bool:
-        ops = self._ops
-        for node in ops.getNodeTags():
-            held = {*ops.getFixedDOFs(node), *ops.getConstrainedDOFs(node)}
-            if len(held) < len(ops.nodeDisp(node)):
-                return True
-        return False
-
-    def _add_free_node(self) -> None:
-        # OpenSees exits if there is no equation to solve
-        ops = self._ops
-        tag = max(LEAST_TAG, *ops.getNodeTags()) + 1
-        ops.node(tag, *ops.nodeCoord(self._interface[0][0]))
-        ops.mass(tag, *([1.0] * len(ops.nodeDisp(tag))))
 
     def stiffness(self) -> list[float]:
         """Return the stiffness matrix, N/m, by columns. Column j holds the forces per metre of axis j alone.

@@ -27,7 +27,7 @@ from rths_nodes.loop.stages.numerical import NumericalStage, force_lead_of
 from rths_nodes.loop.supervision import limits
 from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.numerical.integrators.dynamics import Stepped
-from rths_nodes.numerical.observation import Observation
+from rths_nodes.numerical.reductions import Observation
 
 
 class Parts(NamedTuple):

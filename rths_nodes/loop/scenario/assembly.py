@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.control.setups.identity import ScaledSetup
+from rths_nodes.control.setups import ScaledSetup
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.parameters import ChecksScenario, TestContext, evolved, type_of
@@ -23,15 +23,16 @@ from rths_nodes.laboratory.force_control import NODES, ForceLoops
 from rths_nodes.laboratory.ports.wrappers import CalibratedPort, NamedPort, force_controlled, force_corrected
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies
-from rths_nodes.mechanics.sparse import is_sparse
-from rths_nodes.mechanics.structure import combined_load
-from rths_nodes.numerical.observation import (
+from rths_nodes.mechanics.structure import combined_load, is_sparse
+from rths_nodes.numerical.reductions import (
     GroundForce,
     Observation,
+    Recovery,
+    Reduced,
     Selection,
+    reduced,
     refuse_tested_elsewhere,
 )
-from rths_nodes.numerical.reductions import Recovery, Reduced, reduced
 from rths_nodes.numerical.structures.restoring_forces import is_linear
 
 MOST = 4 << 30

@@ -55,7 +55,7 @@ from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
 from rths_nodes.loop.supervision.hops import HopsParams
 from rths_nodes.loop.supervision.monitor import MonitorParams
-from rths_nodes.numerical.observation import check_names
+from rths_nodes.numerical.reductions import check_names
 
 
 @params

@@ -24,8 +24,7 @@ from rths_nodes.loop.indices.live_columns import LiveColumns
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.frozen import FrozenSensors
-from rths_nodes.loop.supervision.corridor import load
-from rths_nodes.loop.supervision.monitor import Monitor
+from rths_nodes.loop.supervision.monitor import Monitor, load_corridor
 from rths_nodes.loop.timing import LateData
 
 
@@ -74,7 +73,7 @@ class MonitorStage:
     ) -> None:
         self.substeps = scenario.samples_per_step
         axes, file = scenario.moved_axes, scenario.monitor.corridor
-        bands = load(file, axes, scenario.servo_rate, scenario.samples) if file else None
+        bands = load_corridor(file, axes, scenario.servo_rate, scenario.samples) if file else None
         scale = scenario.energy_scale
         self.monitor = Monitor(scenario.monitor, axes, n_dof, scenario.dt, reference_energy, scale, bands, spread)
         travels = scenario.monitor.stuck_displacement, scenario.monitor.stuck_force

@@ -32,7 +32,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import USED, Copies
 from rths_nodes.mechanics import updating
-from rths_nodes.numerical.observation import Energies
+from rths_nodes.numerical.reductions import Energies
 
 
 class ForceLead:

@@ -34,12 +34,11 @@ from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, FORCE
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.bridges import BridgeCount, CommandBridge, fading_of
+from rths_nodes.loop.supervision.bridges import BridgeCount, CommandBridge, Pause, fading_of
 from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.loop.supervision.safe_stop import LoadStop, SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMachine
 

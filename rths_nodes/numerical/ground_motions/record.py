@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import TestContext, flag, number, params, path, text
+from rths_nodes.core.parameters import TestContext, check_one_of, flag, number, params, path, text
 from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Array, Recent
 from rths_nodes.core.text_files import read_bytes, version_of
@@ -105,12 +105,7 @@ class Record:
         accept_any_step: bool = flag("true: accept a step that is implausible for strong motion", default=False)
 
         def validate(self, path: str) -> None:
-            if (self.record is None) == (self.file is None):
-                state = "neither is given" if self.record is None else "both are given"
-                raise ConfigError(
-                    f"{path}: exactly one of {path}.record and {path}.file is required, but {state}. "
-                    f"The known records are {', '.join(KNOWN)}"
-                )
+            check_one_of(path, self, "record", "file", f". The known records are {', '.join(KNOWN)}")
             if self.scale == 0.0:
                 raise ConfigError(f"{path}.scale = 0: must not be zero; for a test without motion, set type: none")
 

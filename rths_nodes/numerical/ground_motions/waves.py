@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import zlib
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,17 +50,11 @@ INCREMENT = 0.01
 """Increment of the drift angle beyond 0.04 rad (AISC 341, K2.4b)."""
 
 
-@runtime_checkable
-class Formula(Protocol):
-    """A ground motion with exact derivatives; it can be a prescribed displacement (m)."""
-
-    def sample(self, times: Array) -> Array: ...
-
-    def derivatives(self, times: Array) -> tuple[Array, Array]: ...
-
-
 class Smooth(ABC):
-    """Base of excitations: ``_triple`` of a subclass returns the value and both derivatives."""
+    """Base of excitations with exact ``derivatives``, which can be a prescribed displacement (m).
+
+    ``_triple`` of a subclass returns the value and both derivatives.
+    """
 
     def __init__(self, params: AnyParams, seed: int) -> None:
         self._p = params
@@ -280,7 +274,7 @@ class Delayed:
     def __init__(self, params: Params, seed: int) -> None:
         self._delay, self._scale = params.delay, params.scale
         self._motion: Any = registry.build("ground_motion", params.motion, seed)
-        if isinstance(self._motion, Formula):
+        if hasattr(self._motion, "derivatives"):
             self.derivatives = self._derivatives
 
     def sample(self, times: Array) -> Array:

@@ -2,10 +2,10 @@
 """Integrators: solve the equation of motion of the numerical substructure, one step at a time."""
 
 TABLE = {
-    "cr": ".explicit:ChenRicles",
-    "kr_alpha": ".explicit:KolayRicles",
-    "central_difference": ".explicit:CentralDifference",
-    "explicit_newmark": ".explicit:ExplicitNewmark",
+    "cr": ".dynamics:ChenRicles",
+    "kr_alpha": ".dynamics:KolayRicles",
+    "central_difference": ".dynamics:CentralDifference",
+    "explicit_newmark": ".dynamics:ExplicitNewmark",
     "newmark": ".implicit:Newmark",
     "hht_alpha": ".implicit:HilberHughesTaylor",
     "runge_kutta": ".state_space:RungeKutta",

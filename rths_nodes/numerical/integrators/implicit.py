@@ -28,8 +28,7 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import TestContext, integer, number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.sparse import Inverse, diagonal, is_sparse, product, zero
-from rths_nodes.mechanics.structure import have_damping, massless
+from rths_nodes.mechanics.structure import Inverse, diagonal, have_damping, is_sparse, massless, product, zero
 from rths_nodes.numerical.integrators.dynamics import (
     Advance,
     Constants,

@@ -19,6 +19,7 @@ from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import (
     OfParams,
     TestContext,
+    check_one_of,
     component,
     flag,
     number,
@@ -32,9 +33,7 @@ from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.tables import LENGTHS, TIMES, Placed, Table, column, column_class
 from rths_nodes.core.text_files import read_head, version_of
 from rths_nodes.mechanics import history
-from rths_nodes.numerical.ground_motions.readers.columns import even_step
-from rths_nodes.numerical.ground_motions.readers.series import FormatError
-from rths_nodes.numerical.ground_motions.waves import Formula
+from rths_nodes.numerical.ground_motions.readers.columns import FormatError, even_step
 from rths_nodes.numerical.integrators.dynamics import Moved, Stepped
 
 ARCHIVE = b"PK"
@@ -61,9 +60,9 @@ def step(nothing: Array, s: tuple[()], measured: Array, history: Array, index: i
 
 def _of_formula(displacement: OfParams, samples: int, dt: float) -> Array:
     motion = registry.build("ground_motion", displacement, 0)
-    if not isinstance(motion, Formula):
+    if not hasattr(motion, "derivatives"):
         names = registry.names("ground_motion")
-        known = [name for name in names if issubclass(registry.load("ground_motion", name), Formula)]
+        known = [name for name in names if hasattr(registry.load("ground_motion", name), "derivatives")]
         raise ConfigError(
             f"displacement.type = {type_of(displacement)!r}: must be a motion with velocity and acceleration, one "
             f"of {', '.join(known)}"
@@ -217,11 +216,7 @@ class Predefined(Prescribed):
                 )
 
         def validate(self, path: str) -> None:
-            if (self.history is None) == (self.displacement is None):
-                state = "neither is given" if self.history is None else "both are given"
-                raise ConfigError(
-                    f"{path}: exactly one of {path}.history and {path}.displacement is required, but {state}"
-                )
+            check_one_of(path, self, "history", "displacement")
             if self.displacement is not None:
                 self._refuse_keys(path, "displacement")
             if self.time is not None and self.rate is not None:

@@ -13,9 +13,8 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import matrix, params, vector
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.sparse import Matrix as Kept
-from rths_nodes.mechanics.sparse import NotDefinite, dense, is_sparse, lowest_modes
-from rths_nodes.mechanics.structure import followers, massless
+from rths_nodes.mechanics.structure import Matrix as Kept
+from rths_nodes.mechanics.structure import NotDefinite, dense, followers, is_sparse, lowest_modes, massless
 
 TABLE = {
     "rayleigh": ":Rayleigh",

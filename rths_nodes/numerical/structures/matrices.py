@@ -19,8 +19,17 @@ from rths_nodes.core.protocols import StructuralForce
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.text_files import read_arrays, read_bytes, read_rows
 from rths_nodes.core.validation import LARGEST
-from rths_nodes.mechanics.sparse import Matrix, dense, diagonal, is_definite, is_sparse, largest, zero
-from rths_nodes.mechanics.structure import combined_load, massless
+from rths_nodes.mechanics.structure import (
+    Matrix,
+    combined_load,
+    dense,
+    diagonal,
+    is_definite,
+    is_sparse,
+    largest,
+    massless,
+    zero,
+)
 from rths_nodes.numerical.structures.restoring_forces import LinearRestoringForce
 
 LARGEST_FILE = 64 << 20

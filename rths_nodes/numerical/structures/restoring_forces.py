@@ -32,7 +32,7 @@ from rths_nodes.core.parameters import AnyParams, Field, number, params, type_of
 from rths_nodes.core.protocols import StructuralForce, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
-from rths_nodes.mechanics.sparse import Matrix
+from rths_nodes.mechanics.structure import Matrix
 from rths_nodes.numerical.vectors import Operand, Vector, vectors_of
 
 TABLE = {

@@ -68,12 +68,12 @@ def _moved(bench: Bench, index: int) -> CommissioningRow:
 
 
 def _meaning(names: Sequence[str], index: int, change: Array, bound: Array) -> str:
-    others = " and ".join(name for i, name in enumerate(names) if i != index and abs(change[i]) > bound[i])
+    more = " and ".join(name for i, name in enumerate(names) if i != index and abs(change[i]) > bound[i])
     if abs(change[index]) <= bound[index]:
-        return f": {others} moved instead" if others else ": the axis did not move, or its motion was not measured"
+        return f": {more} moved instead" if more else ": the axis did not move, or its motion was not measured"
     if change[index] < 0.0:
         return ": the axis moved in the wrong direction"
-    return f": {others} moved as well" if others else ""
+    return f": {more} moved as well" if more else ""
 
 
 def _mean(rows: Sequence[Row]) -> Array:
@@ -99,11 +99,11 @@ def _excursion(bench: Bench, goal: Array, velocity: Array | None = None) -> list
 def limits(bench: Bench) -> Rows:
     with bench.opened():
         rows = [row for index in range(len(bench.names)) for row in _limits_of_axis(bench, index)]
-    words = "the limit cannot be reached without a specimen"
+    reason = "the limit cannot be reached without a specimen"
     for name, force, error in zip(bench.names, bench.stated.force, bench.stated.error, strict=True):
         for cause, value, unit in zip(sheet.UNTRIED, (1e-3 * force, 1e3 * error), ("kN", "mm"), strict=True):
             limit = f"{value:.4g} {unit}" if np.isfinite(value) else "none stated"
-            rows.append(CommissioningRow(cause, name, limit, words, sheet.NOT_TRIED))
+            rows.append(CommissioningRow(cause, name, limit, reason, sheet.NOT_TRIED))
     return rows
 
 
@@ -134,15 +134,15 @@ def _limits_of_axis(bench: Bench, index: int) -> Iterator[CommissioningRow]:
 
 def slow_stops(bench: Bench) -> Rows:
     ways = bench.ways(bench.way, bench.velocity)
-    words = f"every axis moves out and back until the operator's stop command: {ways}"
+    motion = f"every axis moves out and back until the operator's stop command: {ways}"
 
     def due(sent: list[Array]) -> bool:
         return bool((np.abs(sent[-1] - sent[0]) >= 0.1 * bench.way).any())
 
-    bench.operator.ask(words, moves=True)
+    bench.operator.ask(motion, moves=True)
     with _session(bench) as session:
         rows = [_stopped(bench, session, "checking", session.check, due)]
-    bench.operator.ask(f"once more, and by up to half as far to the start of a test: {words}", moves=True)
+    bench.operator.ask(f"once more, and by up to half as far to the start of a test: {motion}", moves=True)
     with _session(bench) as session:
         _clear_to_move(session)
         rows.append(_stopped(bench, session, "positioning", session.position, due))
@@ -157,8 +157,8 @@ def fast_stop(bench: Bench) -> Rows:
         return [stops.untried_fast()]
     with bench.opened():
         small = bench.ways(bench.way, bench.velocity)  # valid after the motion home
-    words = dash.words(bench, "then the operator's stop command ends the motion")
-    bench.operator.ask(f"every axis moves out and back: {small}; {words}", moves=True)
+    fast = dash.words(bench, "then the operator's stop command ends the motion")
+    bench.operator.ask(f"every axis moves out and back: {small}; {fast}", moves=True)
 
     def due(sent: list[Array]) -> bool:
         steady = 0.999 * STEADY * dash.velocity * bench.dt
@@ -312,13 +312,13 @@ def pressure(bench: Bench) -> Rows:
         return [*rows, _returned(bench, "back", since, 0.0)]
 
 
-def _returned(bench: Bench, what: str, since: int, free: Array | float) -> CommissioningRow:
+def _returned(bench: Bench, event: str, since: int, free: Array | float) -> CommissioningRow:
     """Return the row of axes that must rest from row ``since`` on, or move by at most ``free`` ``(n_axes,)`` m."""
     displacement = np.array([row.measured.displacement for row in bench.rows[since:]])
     moved, bound = np.abs(displacement - displacement[0]).max(axis=0), 0.1 * bench.way + free
     worst = int(np.argmax(moved - bound))
     stated, measured = (f"{bench.names[worst]} moves {1e3 * far[worst]:.3g} mm" for far in (bound, moved))
-    return judged(what, f"{stated} at most", measured, bool((moved <= bound).all()), "at rest")
+    return judged(event, f"{stated} at most", measured, bool((moved <= bound).all()), "at rest")
 
 
 def witnessed(bench: Bench) -> Rows:
@@ -343,19 +343,19 @@ def witnessed(bench: Bench) -> Rows:
 def calibrations(bench: Bench) -> Rows:
     today, rows = date.today().isoformat(), []
     for axis, noun in product(bench.axes, ("displacement", "force")):
-        what, channel = f"{axis.name}: {noun}", axis.force if noun == "force" else axis.displacement
+        subject, channel = f"{axis.name}: {noun}", axis.force if noun == "force" else axis.displacement
         facts = {"certificate": channel.certificate, "class": channel.accuracy, "valid until": channel.expires}
-        words = [", ".join(f"{fact} {value}" for fact, value in facts.items() if value)]
+        entries = [", ".join(f"{fact} {value}" for fact, value in facts.items() if value)]
         missing = ", ".join(fact for fact, value in facts.items() if not value)
         verdict = sheet.NOT_TRIED if missing else sheet.WITNESSED
         if channel.expires and today > channel.expires:
-            question = f"the calibration of {what} expired on {channel.expires}"
+            question = f"the calibration of {subject} expired on {channel.expires}"
             signed = bench.operator.agrees(f"{question}. Do both of you sign for this calibration?")
             verdict = sheet.WITNESSED if signed else sheet.FAILED
-            words.append("expired" + ", but signed for by both persons" * signed)
+            entries.append("expired" + ", but signed for by both persons" * signed)
         elif missing:
-            words.append(f"not stated: {missing}")
-        rows.append(CommissioningRow("", what, f"valid on {today}", "; ".join(filter(None, words)), verdict))
+            entries.append(f"not stated: {missing}")
+        rows.append(CommissioningRow("", subject, f"valid on {today}", "; ".join(filter(None, entries)), verdict))
     return rows
 
 

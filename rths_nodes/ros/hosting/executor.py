@@ -344,10 +344,7 @@ class LoopExecutor:
         if spare:
             self._desk.serve(pacer)
             self._diagnose_if_due()
-        self._warm_up(pacer)
-
-    def _warm_up(self, pacer: Pacer) -> None:
-        """Warm up the nodes last, so that their data are still in the caches at the tick."""
+        # warm up the nodes last, so that their data are still in the caches at the tick
         for node, budget in self._warm_ups:
             if node.works and node.warm_up.due:
                 budget.decay()

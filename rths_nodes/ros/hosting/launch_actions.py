@@ -147,7 +147,7 @@ class LaunchedTest:
     """
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
-        configured = context.launch_configurations
+        self._configured = configured = context.launch_configurations
         host = offered.COMPOSED if configured.get("composed") == "true" else offered.PROCESSES
         options = {
             name: _value(option, configured[name])
@@ -163,12 +163,10 @@ class LaunchedTest:
         self.options = chosen.changed(run_id=self.run_id, record=str(self.directory))
         _check(scenario, self.options, check_free if self._records else lambda _: None)
         self._further = {"use_sim_time": configured["use_sim_time"] == "true"}
-        self._page, self._page_port = configured["page"] == "true", configured["page_port"]
-        self._rviz = configured["rviz"] == "true"
-        if self._page:
+        if configured["page"] == "true":
             environment.check_page()
-        missing = [name for name in RVIZ if self._rviz and not has_resource("packages", name)]
-        if missing:
+        missing = [name for name in RVIZ if not has_resource("packages", name)]
+        if missing and configured["rviz"] == "true":
             debian = " ".join(f"ros-$ROS_DISTRO-{name.replace('_', '-')}" for name in missing)
             raise ConfigError(f"rviz = true: needs {', '.join(missing)}. Run sudo apt install {debian}")
         self._params_files = _params_files(configured["params_file"])
@@ -247,7 +245,7 @@ class LaunchedTest:
     def together(self, processes: Sequence[actions.ExecuteProcess]) -> list[LaunchDescriptionEntity]:
         here = (names.RIG, *self._here)
         self._running = [process for process in processes if self._peers.get(process, names.RIG) in here]
-        self._attached = [*self._pages(), *self._models()]  # these end with the test
+        self._attached = self._views()
         recording = f"recording: {self._recording}" if self._recording else "no recording"
         return [
             actions.LogInfo(msg=f"rths: run {self.run_id}, {recording}"),
@@ -256,26 +254,25 @@ class LaunchedTest:
             *self._attached,
         ]
 
-    def _models(self) -> list[actions.ExecuteProcess]:
-        if not self._rviz:
-            return []
-        view = self._keep("rig.rviz", stack_files.rviz(self.namespace))
-        model = {
-            "robot_description": ParameterValue(stack_files.urdf(self._scenario), value_type=str),
-            "frame_prefix": f"{self.namespace.strip('/')}/",
-        }
-        publisher, viewer = RVIZ
-        return [
-            Node(package=publisher, executable=publisher, namespace=self.namespace, parameters=[model]),
-            Node(package=viewer, executable=viewer, namespace=self.namespace, arguments=["-d", str(view)]),
-        ]
-
-    def _pages(self) -> list[actions.ExecuteProcess]:
-        if not self._page:
-            return []
-        command = [sys.executable, *PAGE, "--namespace", self.namespace, "--parent", str(os.getpid())]
-        command += ["--port", self._page_port]
-        return [actions.ExecuteProcess(cmd=command, name="page", output="both")]
+    def _views(self) -> list[actions.ExecuteProcess]:
+        """Return page and RViz, as configured. Both end with the test."""
+        views: list[actions.ExecuteProcess] = []
+        if self._configured["page"] == "true":
+            command = [sys.executable, *PAGE, "--namespace", self.namespace, "--parent", str(os.getpid())]
+            command += ["--port", self._configured["page_port"]]
+            views.append(actions.ExecuteProcess(cmd=command, name="page", output="both"))
+        if self._configured["rviz"] == "true":
+            view = self._keep("rig.rviz", stack_files.rviz(self.namespace))
+            model = {
+                "robot_description": ParameterValue(stack_files.urdf(self._scenario), value_type=str),
+                "frame_prefix": f"{self.namespace.strip('/')}/",
+            }
+            publisher, viewer = RVIZ
+            views += [
+                Node(package=publisher, executable=publisher, namespace=self.namespace, parameters=[model]),
+                Node(package=viewer, executable=viewer, namespace=self.namespace, arguments=["-d", str(view)]),
+            ]
+        return views
 
     def _process(
         self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: object

@@ -21,8 +21,7 @@ import yaml
 from rths_nodes.core import yaml_text
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.loop.options import COMPOSED, NODE, ONE_NODE, ROSBAG2, RunOptions, checked_namespace
-from rths_nodes.loop.options import options as offered_options
+from rths_nodes.loop.options import COMPOSED, ONE_NODE, ROSBAG2, RunOptions, checked_namespace
 from rths_nodes.loop.outcomes import ExitCode, LastWords, report_to_launch
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.rig import check_layout
@@ -68,11 +67,7 @@ def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]
 
 
 def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[str, object]:
-    values = {
-        name: getattr(options, option.field)
-        for name, option in offered_options(NODE).items()
-        if not option.roles or role in option.roles
-    }
+    values = {name: getattr(options, option.field) for name, option in names.options_of(role).items()}
     # ROS cannot infer the type of an empty list
     lists = {name: list(value) or [""] for name, value in values.items() if isinstance(value, tuple)}
     return values | lists | {"peers": list(peers)}

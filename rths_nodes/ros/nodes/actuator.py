@@ -34,7 +34,7 @@ from rths_nodes.ros.names import ACTUATOR, AXIS, FORMER_TRIP, MONITOR, RECORDER,
 from rths_nodes.ros.nodes import course
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.participation import UNDER_WAY, ClockQuestions, Phase
-from rths_nodes.ros.transport import peers
+from rths_nodes.ros.transport.endpoints import wait_until_gone
 from rths_nodes.ros.transport.service_thread import LoopCalls
 from rths_nodes.ros.transport.topics import NodeTopics
 
@@ -197,7 +197,7 @@ class ActuatorNode(RthsNode):
         """Flush the topics. If the test did not begin, first wait up to ``farewell`` s for the peers to leave."""
         if self.own_process and self._start and self._start.farewell:
             peer_names = self.location.full_names(self._start.peers)
-            peers.wait_until_gone(self, peer_names, self._start.farewell, self.clock)
+            wait_until_gone(self, peer_names, self._start.farewell, self.clock)
         super().flush()
 
     @property

@@ -7,6 +7,7 @@ A node connects a stage (``loop/stages``) to topics. It polls messages of loop a
 from __future__ import annotations
 
 import importlib
+import itertools
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -24,7 +25,7 @@ from rths_nodes.core.durations import SECOND, Durations
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, PortError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import MODE_DISPLACEMENT, Command, Measurement, Target
-from rths_nodes.core.wire import Codec, RunMark, decode, stamp_of
+from rths_nodes.core.wire import Codec, decode, stamp_of
 from rths_nodes.loop.faults import STREAMS
 from rths_nodes.loop.options import BEST_EFFORT, EXECUTIVE
 from rths_nodes.loop.outcomes import ExitCode
@@ -47,19 +48,10 @@ from rths_nodes.ros.transport.topics import DeferredSends, Interposer, NodeTopic
 msg = importlib.import_module("rths_nodes.msg")
 
 
-def codec_of(location: names.NodeLocation, assembly: Assembly, run: RunMark) -> Codec:
-    if location.axis:  # an axis node has no Targets
-        return Codec(0, 1, 0, run=run, n_force=int(takes_force(assembly.scenario, location.axis)))
-    codec = assembly.codec(run)
-    check_serialization(codec)
-    return codec
-
-
 def check_serialization(codec: Codec) -> None:
     """Raise RuntimeError unless middleware and ``codec`` encode and decode messages alike, except for padding."""
     n_dof, n_axes, n_state, n_auxiliary, n_inputs = codec.sizes
-    count = 68 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary + 2 * n_inputs
-    numbers = iter(np.linspace(0.1, 9.7, count).tolist())
+    numbers = itertools.count(0.1, 0.1)
 
     def some(count: int) -> Any:
         return np.array([next(numbers) for _ in range(count)])
@@ -91,13 +83,10 @@ def _serialized_again(kind: str, data: bytes) -> bytes:
     return bytes(serialize_message(typed))
 
 
-Interpose = Callable[["RthsNode"], Interposer]
-"""Function that inserts faults when a node is configured. Raises ConfigError for impossible faults."""
-
-
 @dataclass(frozen=True)
 class Host:
-    interpose: Interpose
+    interpose: Callable[[RthsNode], Interposer]
+    """Inserts faults when a node is configured. Raises ConfigError for impossible faults."""
     clock: Clock = SYSTEM_CLOCK
     own_process: bool = False
     prepare: Callable[[], None] = lambda: None
@@ -245,7 +234,11 @@ class RthsNode(FewRequests, LifecycleNode):
         if self.scenario.engine == EXECUTIVE and self.role in names.LOOP and not self._host.follows:
             raise ConfigError(f"engine = {EXECUTIVE!r}: not available for nodes. Use rths run, or engine: auto")
         self.assembly = Assembly(self.scenario, self._host.handed)
-        codec = codec_of(location, self.assembly, self.topics.run)
+        if location.axis:  # an axis node has no Targets
+            codec = Codec(0, 1, 0, run=self.topics.run, n_force=int(takes_force(self.scenario, location.axis)))
+        else:
+            codec = self.assembly.codec(self.topics.run)
+            check_serialization(codec)
         self.measurements.reset()
         self.interposer = self._host.interpose(self)
         self.build(self.assembly)

@@ -36,9 +36,8 @@ from rths_nodes.ros import environment, names
 from rths_nodes.ros.nodes import participation
 from rths_nodes.ros.nodes.participation import Phase
 from rths_nodes.ros.nodes.settings import NodeSettings, reported_sections
-from rths_nodes.ros.transport.endpoints import ByHand, Inbox, open_inbox
+from rths_nodes.ros.transport.endpoints import ByHand, Inbox, open_inbox, request_in
 from rths_nodes.ros.transport.middleware import FOUND_S
-from rths_nodes.ros.transport.peers import request_in
 from rths_nodes.ros.transport.service_thread import LoopCalls, ServiceThread
 from rths_nodes.ros.transport.topics import DeferredSends, NodeTopics
 

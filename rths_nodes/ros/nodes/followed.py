@@ -55,12 +55,10 @@ class FollowedPort(RecordedPort):
         self._leaving.enter_context(self.loop.started([self.feed]))
 
     def numerical(self, assembly: Assembly) -> FollowedTargets:
-        return FollowedTargets(self.feed, assembly.scenario.samples_per_step)
+        return FollowedTargets(self.feed.targets, assembly.scenario.samples_per_step)
 
     def commands(self, assembly: Assembly) -> FollowedCommands:
-        stage = FollowedCommands(assembly)
-        stage.follow(self.feed)
-        return stage
+        return FollowedCommands(assembly, self.feed)
 
     def begin(self) -> None:
         self.loop.begin()
@@ -158,33 +156,30 @@ class FollowedRig(RigStage):
 
 
 class FollowedTargets(RecordedTargets):
-    def __init__(self, feed: Feed, substeps: int) -> None:
-        super().__init__((), substeps)
-        self._feed = feed.targets
+    _targets: deque[Target]
 
     def first(self) -> Target:
-        return self._feed.popleft()
+        return self._targets.popleft()
 
     def next(self, measured: Measurement) -> Target | None:
         due = measured.sample // self.substeps + 1
-        return self._feed.popleft() if self._feed and self._feed[0].step <= due else None
+        return self._targets.popleft() if self._targets and self._targets[0].step <= due else None
 
 
 class FollowedCommands(CommandStage):
     """Stage that returns the Commands of the program, and the state of the compensator at each sample."""
 
-    feed: Feed
-    _values: Sequence[float] = ()
-
-    def follow(self, feed: Feed) -> None:
-        self.feed, self.state = feed, self.last_values
+    def __init__(self, assembly: Assembly, feed: Feed) -> None:
+        super().__init__(assembly)
+        self._feed, self.state = feed, self.last_values
+        self._values: Sequence[float] = ()
 
     def target(self, target: Target) -> None:
         reach = target.step * self.substeps
         self.ready_to = reach if reach < self.samples else math.inf
 
     def next(self, measured: Measurement) -> Command | None:
-        states, commands = self.feed.states, self.feed.commands
+        states, commands = self._feed.states, self._feed.commands
         while states and states[0][0] <= measured.sample:
             self._values = states.popleft()[1]
         return commands.popleft() if commands and commands[0].sample == measured.sample + 1 else None

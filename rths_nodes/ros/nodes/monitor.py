@@ -280,18 +280,15 @@ class MonitorNode(RthsNode):
         if sample // self._status_every != self._status_of // self._status_every:
             self._status_of = sample
             self.topics.publish("sync_status", self.stage.monitor.status())
-            self._publish_joints(sample)
+            assert self.stage.live is not None
+            last, stamp = self._stamped
+            before = round((last - sample) * self.scenario.dt * SECOND)
+            self._joints.publish(sample, stamp - before, *self.stage.live.newest()[:4])
             if self._now() >= self._curves_due:
                 self._publish_curves()
 
     def _publish(self, topic: str, message: object) -> None:
         self.topics.outlets[topic].publisher.publish(message)
-
-    def _publish_joints(self, sample: int) -> None:
-        assert self.stage.live is not None
-        last, stamp = self._stamped
-        before = round((last - sample) * self.scenario.dt * SECOND)
-        self._joints.publish(sample, stamp - before, *self.stage.live.newest()[:4])
 
     def _publish_curves(self, rest: bool = False) -> None:
         self._curves_due = self._now() + INTERVAL_NS

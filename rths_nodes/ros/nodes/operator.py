@@ -35,10 +35,9 @@ from rths_nodes.msg import TestState, Trip
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.base import diagnostics_of
 from rths_nodes.ros.nodes.monitor import curves_of, message_of
-from rths_nodes.ros.transport.endpoints import ByHand, message_class, quality
+from rths_nodes.ros.transport.endpoints import ByHand, message_class, quality, reason_of
 from rths_nodes.ros.transport.line import address
 from rths_nodes.ros.transport.middleware import ThreadedNode
-from rths_nodes.ros.transport.peers import reason_of
 from rths_nodes.ros.transport.rclpy_private import publish_bytes
 from rths_nodes.ros.transport.service_thread import SERVICE_QOS, LoopCalls, ServiceThread
 

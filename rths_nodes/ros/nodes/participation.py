@@ -21,7 +21,7 @@ from rths_nodes.loop.timing import Exchange, clock_numbers
 from rths_nodes.ros import names
 from rths_nodes.ros.names import TEST_STATE, NodeLocation
 from rths_nodes.ros.nodes.settings import NodeSettings
-from rths_nodes.ros.transport.peers import PublisherGuard
+from rths_nodes.ros.transport.endpoints import PublisherGuard
 from rths_nodes.ros.transport.rclpy_private import Logger
 from rths_nodes.ros.transport.topics import DeferredSends, NodeTopics
 
@@ -470,17 +470,13 @@ class Membership:
         self._joined_at = 0
         self._in_doubt: tuple[Data, int] | None = None
 
-    def counts(self, state: Data) -> bool:
-        self._in_doubt = None
-        return self._counts(state)
-
     def cleared(self) -> list[Data]:
         """Return the kept TestState in a list if its publisher is now accepted; otherwise an empty list."""
         if self._in_doubt is None or not self._guard().certain:
             return []
         state, publishers = self._in_doubt
         self._in_doubt = None
-        return [state] if self._guard().count >= publishers and self._counts(state) else []
+        return [state] if self._guard().count >= publishers and self.counts(state) else []
 
     def _certain(self, state: Data) -> bool:
         if self._guard().certain:
@@ -489,7 +485,8 @@ class Membership:
             self._in_doubt = state, publishers
         return False
 
-    def _counts(self, values: Data) -> bool:
+    def counts(self, values: Data) -> bool:
+        self._in_doubt = None
         state, stamp, mark = values["state"], values["stamp"], self._guard().run.mark
         if state not in _STATES:
             return False

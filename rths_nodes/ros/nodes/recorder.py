@@ -379,14 +379,12 @@ class RecorderNode(RthsNode):
             return ExitCode.TRIPPED, f"{self._breach}; {WENT_ON}"
         if early := ended_early(test, self.scenario.samples):
             return ExitCode.FAILED, early
-        return of_state(test.state) if self.phase.ended else ExitCode.FAILED, self._reason()
-
-    def _reason(self) -> str:
-        test, problem = self.phase.test, self.phase.problem
+        problem = self.phase.problem
         if self.phase.ended:
-            return test.reason or problem
-        reasons = dict.fromkeys(filter(None, (problem, self._trip, test.reason)))
-        return "; ".join(reasons) or f"the test did not end; its last Measurement is {self.last_sample}"
+            return of_state(test.state), test.reason or problem
+        reasons = "; ".join(dict.fromkeys(filter(None, (problem, self._trip, test.reason))))
+        last = f"the test did not end; its last Measurement is {self.last_sample}"
+        return ExitCode.FAILED, reasons or last
 
     def _effective_scenario(self) -> str:
         data = self.scenario.data()

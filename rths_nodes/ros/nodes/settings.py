@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import attrs
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
@@ -23,18 +23,18 @@ from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, join, unknown
 from rths_nodes.core.parameters import Spec, declared, type_of
-from rths_nodes.core.validation import checked_number, to_data
+from rths_nodes.core.validation import checked_number, to_data, walk_declared
 from rths_nodes.core.version import __version__
-from rths_nodes.loop.options import EXECUTIVE, LOCKSTEP, NODE, SOCKETS, Option, check_clock, options
+from rths_nodes.loop.options import EXECUTIVE, LOCKSTEP, SOCKETS, Option, check_clock
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.files import replace
+from rths_nodes.loop.scenario.files import declaration, replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros import names
 from rths_nodes.ros.names import ACTUATOR, AXIS, COMPENSATOR, INTEGRATOR, MONITOR, RECORDER, NodeLocation
 from rths_nodes.ros.transport import endpoints
-from rths_nodes.ros.transport.node_lines import Load
 from rths_nodes.ros.transport.rclpy_private import declared_parameters, parameter_overrides
+from rths_nodes.ros.transport.topics import Load
 
 RANGES: dict[str, tuple[str, Any, Any, float]] = {
     "number": ("floating_point_range", FloatingPointRange, float, math.inf),
@@ -85,51 +85,25 @@ def _ranges(spec: Spec) -> dict[str, object]:
     return {field: [kind(from_value=number(low), to_value=number(high))]}
 
 
-def effective(scenario: Scenario, values: Mapping[str, object], sections: Sequence[str]) -> Scenario:
+def rows(
+    scenario: Scenario, sections: Sequence[str]
+) -> Iterator[tuple[str, object, str, Spec | None, Sequence[str]]]:
+    """Yield name, value, description, declaration and choices of each parameter of ``sections``."""
     prefixes = tuple(f"{section}." for section in sections)
-    return replace(
-        scenario, [(name.split("."), value) for name, value in values.items() if name.startswith(prefixes)]
-    )
+    for path, part, on_the_way in walk_declared(scenario):
+        if not f"{path}.".startswith(prefixes):
+            continue
+        if type_of(part):
+            family = on_the_way[-1].family
+            choices = tuple(registry.names(family)) if family else ()
+            yield join(path, "type"), type_of(part), "component", None, choices
+        for key, spec in declared(type(part)).items():
+            if spec.kind not in NO_PARAMETERS:
+                yield join(path, key), to_data(getattr(part, key)), spec.doc, spec, spec.choices
 
 
-def section(scenario: Scenario, path: str) -> Any:
-    part: object = scenario
-    for name in path.split("."):
-        part = part.get(name) if isinstance(part, Mapping) else getattr(part, name)
-    return part
-
-
-class Row(NamedTuple):
-    name: str
-    value: object
-    doc: str
-    spec: Spec | None = None
-    choices: tuple[str, ...] = ()
-
-
-def rows(scenario: Scenario, sections: Sequence[str]) -> list[Row]:
-    families = {name: spec.family for name, spec in declared(type(scenario)).items()}
-    return [row for path in sections for row in _rows(section(scenario, path), path, families.get(path, ""))]
-
-
-def _rows(built: Any, path: str, family: str = "") -> Iterator[Row]:
-    if built is None:
-        return
-    if isinstance(built, dict):
-        for name, entry in built.items():
-            yield from _rows(entry, join(path, name), family)
-        return
-    if type_of(built):
-        choices = tuple(registry.names(family)) if family else ()
-        yield Row(join(path, "type"), type(built).type_name, "component", choices=choices)
-    for key, spec in declared(type(built)).items():
-        value, name = getattr(built, key), join(path, key)
-        if spec.kind in ("component", "components", "section", "sections"):
-            yield from _rows(value, name, spec.family)
-        elif spec.kind not in ("matrix", "mapping"):  # ROS 2 has no parameters of these types
-            yield Row(name, to_data(value), spec.doc, spec, spec.choices)
-
-
+NO_PARAMETERS = ("component", "components", "section", "sections", "matrix", "mapping")
+"""Kinds of values that have parameters of their own, or for which ROS 2 has no type."""
 PEERS = "peers"
 
 OWNED = {
@@ -155,10 +129,7 @@ TEST = "test"
 _OF_SCENARIO = ("scenario", "case", "overrides", "rig")
 
 
-def options_of(role: str) -> dict[str, Option]:
-    chosen = {name: option for name, option in options(NODE).items() if not option.roles or role in option.roles}
-    peers = Spec("texts", "nodes that take part in the test", names.NODES)
-    return chosen | {PEERS: Option(PEERS, PEERS, peers, peers.default)}
+_PEERS = Spec("texts", "nodes that take part in the test", names.NODES)
 
 
 def _as_parameter(default: object) -> Any:
@@ -174,7 +145,7 @@ class NodeSettings:
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None
     ) -> None:
         self._node, self.location, self._frozen, self._built = node, location, frozen, built
-        self._options = options_of(location.role)
+        self._options = names.options_of(location.role) | {PEERS: Option(PEERS, PEERS, _PEERS, _PEERS.default)}
         self._defaults = {name: _as_parameter(option.default) for name, option in self._options.items()}
         self._values = initial_values(node)
         self._declaring = False
@@ -246,7 +217,7 @@ class NodeSettings:
 
     def facts(self) -> Data:
         both = (*self.owned, *READ.get(self.location.role, ()))
-        sections = {name: to_data(section(self.scenario, name)) for name in both}
+        sections = {name: to_data(declaration(self.scenario, name, name)[0]) for name in both}
         sections[TEST] = {"servo_rate": self.scenario.servo_rate, "samples": self.scenario.samples}
         if self.scenario.hops.depth:
             sections["hops"] = to_data(self.scenario.hops)
@@ -302,8 +273,10 @@ class NodeSettings:
             raise ConfigError(f"scenario: missing. Set a path, or one of {', '.join(files.shipped())}")
         if self._built is not None and scenario == self._built.name:
             scenario = self._built
-        self._file = loaded = files.load(scenario, [entry for entry in overrides if entry], case, rig)
-        return effective(loaded, values, self.owned)
+        self._file = files.load(scenario, [entry for entry in overrides if entry], case, rig)
+        prefixes = tuple(f"{section}." for section in self.owned)
+        owned = [(name.split("."), value) for name, value in values.items() if name.startswith(prefixes)]
+        return replace(self._file, owned)
 
     def _check_set(self, changes: Sequence[Parameter]) -> SetParametersResult:
         mine = self._mine(changes)
@@ -344,7 +317,7 @@ class NodeSettings:
             self._node.undeclare_parameter(name)
         try:
             self._check_options()
-            declared_rows = rows(self._loaded(self._values), self.owned)
+            declared_rows = list(rows(self._loaded(self._values), self.owned))
         except Exception:  # configuration raises the error again and reports it
             declared_rows = []
         for row in declared_rows:

@@ -61,15 +61,13 @@ class ControllerLink(middleware.ThreadedNode):
         ours = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
         self._publisher = self._node.create_publisher(Float64MultiArray, commands, ours)
         listening = f"no subscription on {commands}; load and activate the controller"
-        self._until(lambda: self._listener() is not None, listening)
-        if self._listener().qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL:
+        if self._until(self._listener, listening).qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL:
             raise ConfigError(
                 f"{commands}: the subscription of {self._controller} has the durability transient_local, but must "
                 "be volatile. Otherwise commands sent before the activation would move the rig"
             )
-        self._until(
-            lambda: bool(self._publishers(params.states)), f"no publisher of joint states on {params.states}"
-        )
+        no_states = f"no publisher of joint states on {params.states}"
+        self._until(lambda: self._publishers(params.states), no_states)
         self._order = self._check_controller()
         self._check_joint_types()
         # a publisher that appears later opens the interlock
@@ -79,18 +77,19 @@ class ControllerLink(middleware.ThreadedNode):
             self._receive_names()
             if intruder := self.intruder():
                 raise ConfigError(intruder)
+        broadcasters = self._until(lambda: self._publishers(params.states), no_states)
         # a subscription with stricter reliability than the publisher would not match
-        reliability = self._publishers(params.states)[0].qos_profile.reliability
-        wanted = QoSProfile(depth=KEPT, reliability=reliability)
+        wanted = QoSProfile(depth=KEPT, reliability=broadcasters[0].qos_profile.reliability)
         self._subscription = self._node.create_subscription(
             JointState, params.states, self._waiting.append, wanted
         )
 
-    def _until(self, true: Callable[[], bool], missing: str) -> None:
-        while not true():
+    def _until(self, condition: Callable[[], Any], missing: str) -> Any:
+        while not (result := condition()):
             if time.monotonic() > self._end:
                 raise ConfigError(f"cannot connect within {self._params.connect_within:g} s: {missing}")
             self._executor.spin_once(timeout_sec=LOOK_S)
+        return result
 
     def _listener(self) -> Any:
         for subscription in self._node.get_subscriptions_info_by_topic(self._commands):
@@ -170,7 +169,7 @@ class ControllerLink(middleware.ThreadedNode):
         messages: list[String] = []
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         subscription = self._node.create_subscription(String, DESCRIPTION, messages.append, latched)
-        self._until(lambda: bool(messages), f"{DESCRIPTION} has a publisher but no message")
+        self._until(lambda: messages, f"{DESCRIPTION} has a publisher but no message")
         self._node.destroy_subscription(subscription)
         check_joint_types(messages[0].data, self._joints, self._params.joint_type)
 

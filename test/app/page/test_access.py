@@ -10,22 +10,25 @@ from importlib.resources import files
 import pytest
 from messages import mentions
 
-from rths_nodes.app.page import access
+from rths_nodes.app.page import connections
 from rths_nodes.core.resources import PACKAGE
 
 LOCAL = "127.0.0.1"
-PAGE = {"Host": "127.0.0.1:8085", "Origin": "http://127.0.0.1:8085", access.MARK: "1"}
+PAGE = {"Host": "127.0.0.1:8085", "Origin": "http://127.0.0.1:8085", connections.MARK: "1"}
 
 
 def test_local_page_may_stop() -> None:
-    assert access.why_not(PAGE, LOCAL, LOCAL, open_to_others=False) == ""
-    assert access.why_not(PAGE | {"Host": "[::1]:8085", "Origin": "http://[::1]:8085"}, "::1", LOCAL, False) == ""
+    assert connections.why_not(PAGE, LOCAL, LOCAL, open_to_others=False) == ""
+    assert (
+        connections.why_not(PAGE | {"Host": "[::1]:8085", "Origin": "http://[::1]:8085"}, "::1", LOCAL, False)
+        == ""
+    )
 
 
 @pytest.mark.parametrize(
     ("changes", "remote", "parts"),
     [
-        ({access.MARK: ""}, LOCAL, ("header", "X-Rths-Page", "missing")),
+        ({connections.MARK: ""}, LOCAL, ("header", "X-Rths-Page", "missing")),
         ({"Origin": "http://evil.example"}, LOCAL, ("page", "origin")),
         ({"Origin": "null"}, LOCAL, ("page", "origin")),
         ({"Host": "evil.example:8085", "Origin": "http://evil.example:8085"}, LOCAL, ("host other than",)),
@@ -33,19 +36,19 @@ def test_local_page_may_stop() -> None:
     ],
 )
 def test_foreign_requests_may_not_stop(changes: dict[str, str], remote: str, parts: tuple[str, ...]) -> None:
-    assert mentions(access.why_not(PAGE | changes, remote, LOCAL, open_to_others=False), *parts)
+    assert mentions(connections.why_not(PAGE | changes, remote, LOCAL, open_to_others=False), *parts)
 
 
 def test_remote_page_may_stop_if_allowed() -> None:
-    headers = {"Host": "10.0.0.5:8085", "Origin": "http://10.0.0.5:8085", access.MARK: "1"}
-    assert access.why_not(headers, "10.0.0.9", "0.0.0.0", open_to_others=True) == ""
-    assert access.why_not(headers, "10.0.0.9", "0.0.0.0", open_to_others=False)
-    assert access.why_not(headers | {"Host": "rig.example"}, "10.0.0.9", "0.0.0.0", open_to_others=True)
+    headers = {"Host": "10.0.0.5:8085", "Origin": "http://10.0.0.5:8085", connections.MARK: "1"}
+    assert connections.why_not(headers, "10.0.0.9", "0.0.0.0", open_to_others=True) == ""
+    assert connections.why_not(headers, "10.0.0.9", "0.0.0.0", open_to_others=False)
+    assert connections.why_not(headers | {"Host": "rig.example"}, "10.0.0.9", "0.0.0.0", open_to_others=True)
 
 
 def test_rate_admits_100_requests_per_second() -> None:
     now = [0.0]
-    rate = access.Rate(lambda: now[0])
+    rate = connections.Rate(lambda: now[0])
     assert sum(rate.admits("one") for _ in range(500)) == 100
     assert rate.admits("another")
     now[0] = 1.01

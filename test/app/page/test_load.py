@@ -21,7 +21,7 @@ from page_of_test import get, page_of_recording, viewer
 
 import rths_nodes
 from rths_nodes.app.page import server
-from rths_nodes.app.page.access import quiet_runner
+from rths_nodes.app.page.connections import quiet_runner
 from rths_nodes.app.page.server import MOST_WATCHERS, SLOW_S
 
 GROWTH_MB = 150.0

@@ -36,7 +36,7 @@ from page_of_test import (
 from rig_runner import rig_file
 from served_test import MOVES, arguments_of
 
-from rths_nodes.app.page.access import end, quiet_runner
+from rths_nodes.app.page.connections import quiet_runner, shut_down
 from rths_nodes.app.page.operator import CODE_S, GONE_S, LENGTH, SYMBOLS, Operating, TooManyCodes
 from rths_nodes.app.page.server import PageServer
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, Request, SocketOperator
@@ -225,7 +225,7 @@ def test_page_that_leads_disarms_at_its_end() -> None:
     async def serve() -> None:
         runner = quiet_runner(PageServer(source, "127.0.0.1", operating=page).application())
         await runner.setup()
-        await end(runner)
+        await shut_down(runner)
 
     asyncio.run(serve())
     assert [act for act, *_ in requests.acts] == ["stop"]

@@ -277,7 +277,7 @@ def test_page_process_is_not_blocked_by_its_error_output(monkeypatch: pytest.Mon
     program = "import sys; print('first', flush=True); print('error ' * 20_000, file=sys.stderr); print('last')"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
     started = subprocess.Popen([sys.executable, "-c", program], **pipes)
-    monkeypatch.setattr(process, "_started", lambda _: started)
+    monkeypatch.setattr(process.subprocess, "Popen", lambda *_, **__: started)
     lines: list[str] = []
     with page_beside("rths", lines.append):
         started.wait(30.0)

@@ -23,7 +23,7 @@ from programs import RTHS
 import rths_nodes
 from rths_nodes.app.commands.page import RecordedTest
 from rths_nodes.app.page.process import PATIENCE_S
-from rths_nodes.app.page.server import MOST, Shelf
+from rths_nodes.app.page.server import MOST, recordings, report
 from rths_nodes.loop.indices.live_columns import HIGHEST, LAST, LOWEST, OF_AXIS, PER_CURVE, per_column
 from rths_nodes.recording.run import Run
 
@@ -125,13 +125,13 @@ def runs(tmp_path: Path) -> Path:
 
 def listed(folder: Path) -> list[tuple[str, bool]]:
     """Return names of the listed recordings, and whether they have a report."""
-    return [(entry["name"], entry["report"]) for entry in Shelf(folder).situation()["recordings"]]
+    return [(entry["name"], entry["report"]) for entry in recordings(folder)["recordings"]]
 
 
 def test_recordings_are_listed_newest_first(runs: Path) -> None:
     assert listed(runs) == [("new", False), ("test", True), ("old", True)]
-    assert Shelf(runs).report("old") == b"<p>old</p>"
-    assert Shelf(runs).report("test") == b"<p>test</p>"
+    assert report(runs, "old") == b"<p>old</p>"
+    assert report(runs, "test") == b"<p>test</p>"
     assert listed(runs / "none") == []
 
 
@@ -147,7 +147,7 @@ def test_list_has_only_the_newest_recordings(tmp_path: Path) -> None:
     "name", ["new", "notes", "../outside", "outside", "", ".", "old/../../outside", "/etc/passwd", "a" * 300]
 )
 def test_only_reports_of_recordings_are_served(name: str, runs: Path) -> None:
-    assert Shelf(runs).report(name) is None
+    assert report(runs, name) is None
 
 
 def test_links_are_not_followed(runs: Path) -> None:
@@ -159,7 +159,7 @@ def test_links_are_not_followed(runs: Path) -> None:
     (runs / "linked").symlink_to(runs / "old")
     (runs / "linked.html").write_text("next to a link")
     assert dict(listed(runs)) == {"new": False, "test": False, "old": True}
-    assert [Shelf(runs).report(name) for name in ("new", "test", "linked")] == [None] * 3
+    assert [report(runs, name) for name in ("new", "test", "linked")] == [None] * 3
 
 
 @pytest.mark.nodes

@@ -16,7 +16,7 @@ from rig_runner import arm, conducted, positioned
 from served_test import runner_of
 
 import rths_nodes
-from rths_nodes.analysis.rung_differences import differences, peaks_of
+from rths_nodes.analysis.overlay import peaks_of, rung_differences
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console, complete
 from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner, comparison_remarks, next_act
@@ -159,38 +159,38 @@ def run() -> Run:
 
 
 def test_rung_equals_itself(run: Run) -> None:
-    assert differences(run, 1.0, run, 1.0) == {"displacement of story_1": 0.0, "force of story_1": 0.0}
+    assert rung_differences(run, 1.0, run, 1.0) == {"displacement of story_1": 0.0, "force of story_1": 0.0}
 
 
 def test_differences_are_relative_to_the_peak(run: Run) -> None:
     changed = replace(run, displacement=1.1 * run.displacement, force=-run.force)
-    result = differences(changed, 1.0, run, 1.0)
+    result = rung_differences(changed, 1.0, run, 1.0)
     assert result["displacement of story_1"] == pytest.approx(0.1)
     assert result["force of story_1"] == pytest.approx(2.0)
 
 
 def test_differences_are_divided_by_the_level(run: Run) -> None:
     half = replace(run, displacement=0.5 * run.displacement, force=0.5 * run.force)
-    assert max(differences(half, 0.5, run, 1.0).values()) == pytest.approx(0.0, abs=1e-12)
+    assert max(rung_differences(half, 0.5, run, 1.0).values()) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_rungs_of_different_time_ratios_are_compared_at_steps() -> None:
     overrides = ["duration=1", "axes.story_1.actuator={type: pure_delay}", "compensator={type: none}"]
     fast = files.load(NAME, [*overrides, "axes.story_1.specimen={type: elastoplastic_absorber}"])
-    result = differences(rths_nodes.run(rehearsal.slower(fast, 4)), 1.0, rths_nodes.run(fast), 1.0)
+    result = rung_differences(rths_nodes.run(rehearsal.slower(fast, 4)), 1.0, rths_nodes.run(fast), 1.0)
     assert max(result.values()) < 0.01
 
 
 def test_stopped_rung_is_compared_up_to_its_end(run: Run) -> None:
     n = len(run.displacement) // 2
     part = replace(run, displacement=run.displacement[:n], force=run.force[:n])
-    assert max(differences(part, 1.0, run, 1.0).values()) == 0.0
+    assert max(rung_differences(part, 1.0, run, 1.0).values()) == 0.0
 
 
 def test_difference_to_a_run_without_motion_is_nan(run: Run) -> None:
     still = replace(run, displacement=0.0 * run.displacement, force=0.0 * run.force)
-    assert math.isnan(differences(run, 1.0, still, 1.0)["force of story_1"])
-    assert differences(still, 1.0, still, 1.0)["force of story_1"] == 0.0
+    assert math.isnan(rung_differences(run, 1.0, still, 1.0)["force of story_1"])
+    assert rung_differences(still, 1.0, still, 1.0)["force of story_1"] == 0.0
 
 
 def test_peaks_and_bridged_samples_of_a_run(run: Run) -> None:

@@ -33,8 +33,8 @@ from rths_nodes.loop.commissioning import rig_hash
 from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.corridor import Corridor
-from rths_nodes.mechanics.models.file import LoadingModel, save
+from rths_nodes.loop.supervision.monitor import Corridor
+from rths_nodes.mechanics.loading_model import LoadingModel, save
 from rths_nodes.numerical.ground_motions import record as published
 from rths_nodes.procedure.machine import ActRefused
 from rths_nodes.recording import procedure
@@ -271,7 +271,7 @@ def test_armed_inputs_and_code_are_recorded(tmp_path: Path) -> None:
 PLUGIN = '''
 """A compensator of another package."""
 
-from rths_nodes.control.compensators.adaptable import Inverse
+from rths_nodes.control.compensators.adaptive import Inverse
 from their_laws import helper
 
 

@@ -18,9 +18,8 @@ import pytest
 from messages import naming
 from programs import child_environment
 
-from rths_nodes.app.studies import cluster as on_dask
-from rths_nodes.app.studies.engine import Where, as_completed
-from rths_nodes.app.studies.tasks import Lost
+from rths_nodes.app.studies import engine
+from rths_nodes.app.studies.engine import Lost, Where, as_completed
 from rths_nodes.core.errors import ConfigError
 
 COUNT = 8
@@ -116,14 +115,14 @@ def test_cluster_returns_same_results(task: Task, cluster: Any, tmp_path: Path) 
 def test_cluster_with_another_version_is_refused(
     task: Task, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_dask, "__version__", "0.0.1")
+    monkeypatch.setattr(engine, "__version__", "0.0.1")
     with pytest.raises(ConfigError, match=naming("rths_nodes", "0.0.1")):
         list(as_completed(task("square"), iter(JOBS), COUNT, Where(scheduler=cluster.scheduler_address)))
 
 
 def test_unreachable_scheduler_is_refused(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="dask.distributed is not installed")
-    monkeypatch.setattr(on_dask, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(engine, "PATIENCE_S", 0.5)
     with pytest.raises(ConfigError, match=naming("scheduler", "/127.0.0.1", "9")):
         list(as_completed(task("square"), iter(JOBS), COUNT, Where(scheduler="tcp://127.0.0.1:9")))
 

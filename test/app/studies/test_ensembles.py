@@ -10,7 +10,7 @@ import pytest
 from messages import naming
 
 import rths_nodes
-from rths_nodes.app.studies.ensembles import plant, plants
+from rths_nodes.app.studies.study import plants
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.files import load
@@ -27,10 +27,10 @@ def scattered(scatter: dict[str, Any] = SCATTER, *overrides: str) -> Scenario:
 
 
 def test_plant_depends_on_number_and_seed_only() -> None:
-    drawn = plant(scattered(), 3, 1)
-    assert drawn == plant(scattered(), 3, 1)
-    assert drawn.values != plant(scattered(), 4, 1).values
-    assert drawn.values != plant(scattered(), 3, 2).values
+    drawn = plants(scattered(), 3, 1)[-1]
+    assert drawn == plants(scattered(), 3, 1)[-1]
+    assert drawn.values != plants(scattered(), 4, 1)[-1].values
+    assert drawn.values != plants(scattered(), 3, 2)[-1].values
 
 
 def test_compensators_and_cases_get_the_same_plants() -> None:
@@ -41,8 +41,8 @@ def test_compensators_and_cases_get_the_same_plants() -> None:
 
 
 def test_further_key_does_not_change_other_values() -> None:
-    alone = plant(scattered({ACTUATOR: SCATTER[ACTUATOR]}), 2, 1).values
-    assert plant(scattered(), 2, 1).values[ACTUATOR] == alone[ACTUATOR]
+    alone = plants(scattered({ACTUATOR: SCATTER[ACTUATOR]}), 2, 1)[-1].values
+    assert plants(scattered(), 2, 1)[-1].values[ACTUATOR] == alone[ACTUATOR]
 
 
 def test_relative_scatter_refers_to_scenario_value() -> None:
@@ -55,9 +55,9 @@ def test_like_scales_with_another_key() -> None:
     stiffness, damping = "axes.story_1.specimen.stiffness", "axes.story_1.specimen.damping"
     leader = {stiffness: {"relative_uniform": 0.5}}
     scenario = scattered({damping: {"like": [stiffness, 0.5]}, "structure.mass": {"like": stiffness}} | leader)
-    values, nominal = plant(scenario, 2, 1).values, scenario.axes["story_1"].specimen
+    values, nominal = plants(scenario, 2, 1)[-1].values, scenario.axes["story_1"].specimen
     factor = values[stiffness] / nominal.stiffness
-    assert factor == pytest.approx(plant(scattered(leader), 2, 1).values[stiffness] / nominal.stiffness)
+    assert factor == pytest.approx(plants(scattered(leader), 2, 1)[-1].values[stiffness] / nominal.stiffness)
     assert abs(factor - 1.0) > 0.01
     assert values[damping] == pytest.approx(nominal.damping * factor**0.5)
     assert values["structure.mass"] == pytest.approx(scenario.structure.mass * factor)
@@ -73,11 +73,11 @@ def test_like_unscattered_key_is_refused(leader: str) -> None:
 def test_like_key_with_changed_sign_is_refused() -> None:
     scatter = {"seed": {"integers": [-9, -8]}, "structure.mass": {"like": "seed"}}
     with pytest.raises(ConfigError, match=naming("structure.mass", "like")):
-        plant(scattered(scatter), 1, 1)
+        plants(scattered(scatter), 1, 1)
 
 
 def test_drawn_scenario_and_recording_store_values(tmp_path: Path) -> None:
-    drawn = plant(scattered(), 7, 1)
+    drawn = plants(scattered(), 7, 1)[-1]
     scenario = drawn.of(scattered())
     assert scenario.name == "chen_ricles_2010.plant_7"
     assert scenario.scatter == {}
@@ -105,7 +105,7 @@ def test_nominal_plant_is_unchanged_scenario() -> None:
 )
 def test_impossible_draws_are_refused(scatter: dict[str, Any], parts: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*parts)):
-        plant(scattered(scatter), 1, 1).of(scattered(scatter))
+        plants(scattered(scatter), 1, 1)[-1].of(scattered(scatter))
 
 
 def test_scenario_refuses_unknown_distribution() -> None:

@@ -13,7 +13,7 @@ import rths_nodes
 from rths_nodes.analysis.identification.experiments import Cycles, Noise, cycled, driven, loaded_at
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import identify, terminal
-from rths_nodes.app.studies import candidates, identification
+from rths_nodes.app.studies import identification, scoreboard
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
@@ -72,7 +72,7 @@ def test_drift_axis_is_identified_under_its_load(tmp_path: Path) -> None:
 
 def test_compensators_of_drift_axis_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identification, "PERIODIC", identification.PERIODIC._replace(periods=2))
-    identified = candidates.identify(column(), tmp_path, terminal.progress)
+    identified = scoreboard.identify(column(), tmp_path, terminal.progress)
     assert identified.delay == pytest.approx(0.0131, abs=0.5e-3)
 
 

@@ -20,12 +20,11 @@ from rths_nodes.analysis.units import span
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import studies, terminal
-from rths_nodes.app.studies import design, engine, study
-from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.tasks import summed
+from rths_nodes.app.studies import engine, study
+from rths_nodes.app.studies.engine import Where, summed
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
-from rths_nodes.numerical.integrators.explicit import ChenRicles
+from rths_nodes.numerical.integrators.dynamics import ChenRicles
 
 PAPER = "chen_ricles_2010"
 
@@ -62,7 +61,7 @@ def test_study_runs_laws_in_turn(tmp_path: Path) -> None:
         "    slow: {compensator: {type: inverse, alpha: 29}}}}\n"
         "  seed: {list: [1, 2, 3]}\n"
     )
-    plan = design.load(file)
+    plan = study.load(file)
     with study.Journal(tmp_path / "out") as journal:
         rows = study.undone(plan, journal)
         assert [row.levels["law"] for row in rows] == ["quick", "slow"] * 3

@@ -20,17 +20,15 @@ from minimal_components import ConstantDelay
 
 from rths_nodes.analysis.published_indices import heading
 from rths_nodes.analysis.response_errors import whole_response
-from rths_nodes.analysis.stability.impulses import Impulses
 from rths_nodes.analysis.stability.judgement import is_stable
+from rths_nodes.analysis.stability.loops import Impulses
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import terminal
 from rths_nodes.app.commands.studies import DEFAULTS
-from rths_nodes.app.studies import candidates, entries, runs, scoreboard
-from rths_nodes.app.studies.candidates import Candidate
-from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.results import Score
-from rths_nodes.app.studies.scoreboard import Conditions
+from rths_nodes.app.studies import competition, runs, scoreboard
+from rths_nodes.app.studies.engine import Where, silent
+from rths_nodes.app.studies.scoreboard import Candidate, Conditions, Score
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
@@ -49,8 +47,8 @@ ALPHA = 29.0
 
 
 @pytest.fixture(scope="module")
-def identified(tmp_path_factory: pytest.TempPathFactory) -> candidates.Identified:
-    return candidates.identify(
+def identified(tmp_path_factory: pytest.TempPathFactory) -> scoreboard.Identified:
+    return scoreboard.identify(
         load(PAPER, ["duration=3"]), tmp_path_factory.mktemp("identified"), terminal.progress
     )
 
@@ -66,21 +64,21 @@ def table(**columns: Any) -> StudyTable:
     return StudyTable("board", "", PAPER, defaults | columns, ("law",), ("J2",))
 
 
-def test_identified_delay_equals_delay_of_actuator(identified: candidates.Identified) -> None:
+def test_identified_delay_equals_delay_of_actuator(identified: scoreboard.Identified) -> None:
     """28 samples for slow motions; slightly less up to 5 Hz, near the corner frequency of the actuator."""
     dt = 1.0 / 1024.0
     assert 0.8 * (ALPHA - 1.0) * dt < identified.delay < (ALPHA - 1.0) * dt
     assert identified.alpha == pytest.approx(1.0 + identified.delay / dt)
 
 
-def test_identification_uses_tenth_of_expected_motion(identified: candidates.Identified) -> None:
+def test_identification_uses_tenth_of_expected_motion(identified: scoreboard.Identified) -> None:
     scenario = load(PAPER, ["duration=3"])
     assert identified.rms == pytest.approx(0.1 * np.std(whole_response(scenario)[0]), rel=0.02)
 
 
-def test_all_compensators_get_the_same_identification(identified: candidates.Identified) -> None:
+def test_all_compensators_get_the_same_identification(identified: scoreboard.Identified) -> None:
     names = registry.names("compensator")
-    laws = {law.name: law for law in candidates.chosen(load(PAPER), identified, names, {})}
+    laws = {law.name: law for law in scoreboard.chosen(load(PAPER), identified, names, {})}
     assert set(laws) == set(names)
     for name in ("polynomial", "linear_acceleration", "derivative_feedforward", "adaptive_time_series"):
         assert laws[name].settings["delay"] == identified.delay
@@ -92,8 +90,8 @@ def test_all_compensators_get_the_same_identification(identified: candidates.Ide
 def test_identified_inverse_is_identified_on_benchmark(tmp_path: Path) -> None:
     """The coefficients at a fourth of the rate agree with the result of ``rths identify`` at the full rate."""
     scenario = load("rths_benchmark_2020", ["servo_rate=1024", "port.transport_samples=0"])
-    identified = candidates.identify(scenario, tmp_path, terminal.progress)
-    laws = {law.name: law for law in candidates.chosen(scenario, identified, registry.names("compensator"), {})}
+    identified = scoreboard.identify(scenario, tmp_path, terminal.progress)
+    laws = {law.name: law for law in scoreboard.chosen(scenario, identified, registry.names("compensator"), {})}
     incomplete = [name for name, law in laws.items() if law.reason]
     assert incomplete == ["fmu", "linear", "predefined"], "these need settings"
     inverse = laws["identified_inverse"].settings["inverse"]
@@ -102,41 +100,41 @@ def test_identified_inverse_is_identified_on_benchmark(tmp_path: Path) -> None:
     assert laws["model_based"].settings["model"] == identified.model != identified.whole_model
 
 
-def test_external_compensator_is_a_candidate(identified: candidates.Identified, register: Any) -> None:
+def test_external_compensator_is_a_candidate(identified: scoreboard.Identified, register: Any) -> None:
     register("compensator", ConstantDelay)
     assert "mine" in registry.names("compensator")
-    (law,) = candidates.chosen(load(PAPER), identified, ["mine"], {})
+    (law,) = scoreboard.chosen(load(PAPER), identified, ["mine"], {})
     assert law == Candidate("mine", {"type": "mine", "delay": identified.delay})
 
 
-def test_settings_override_identification_and_add_rows(identified: candidates.Identified) -> None:
+def test_settings_override_identification_and_add_rows(identified: scoreboard.Identified) -> None:
     settings = {
         "inverse": {"alpha": 12.0},
         "mine": {"type": "inverse", "alpha": 31.0},
         "invalid": {"type": "inverse", "x": 1},
     }
-    inverse, mine, invalid = candidates.chosen(load(PAPER), identified, list(settings), settings)
+    inverse, mine, invalid = scoreboard.chosen(load(PAPER), identified, list(settings), settings)
     assert (inverse.settings["alpha"], mine.settings["alpha"]) == (12.0, 31.0)
     assert "unknown key 'x'" in invalid.reason
 
 
-def test_missing_settings_are_identified(identified: candidates.Identified) -> None:
+def test_missing_settings_are_identified(identified: scoreboard.Identified) -> None:
     settings = {
         "adaptive_inverse": {"k_p_per_mm2": 0.1},
         "slow": {"type": "adaptive_time_series", "window": 2.0},
         "mine": {"type": "model_based", "model": "mine.yaml"},
     }
-    adaptive, slow, mine = candidates.chosen(load(PAPER), identified, list(settings), settings)
+    adaptive, slow, mine = scoreboard.chosen(load(PAPER), identified, list(settings), settings)
     assert (adaptive.settings["alpha_es"], adaptive.settings["k_p_per_mm2"]) == (identified.alpha, 0.1)
     assert (slow.settings["delay"], slow.settings["window"]) == (identified.delay, 2.0)
     assert "mine.yaml" in mine.reason  # a model of another rig is not combined with the identification
 
 
-def test_model_in_settings_replaces_inverse_of_scenario(identified: candidates.Identified) -> None:
+def test_model_in_settings_replaces_inverse_of_scenario(identified: scoreboard.Identified) -> None:
     inverse = "{displacement: [[1.0]], velocity: [[0.02]], acceleration: [[0.0]], jerk: [[0.0]]}"
     scenario = load(PAPER, [f"compensator={{type: identified_inverse, inverse: {inverse}, memory: 5.0}}"])
     settings = {"identified_inverse": {"model": identified.whole_model}}
-    (law,) = candidates.chosen(scenario, identified, list(settings), settings)
+    (law,) = scoreboard.chosen(scenario, identified, list(settings), settings)
     assert law.settings["model"] == identified.whole_model
     assert law.settings.get("inverse") is None
     assert law.settings["memory"] == 5.0
@@ -152,12 +150,12 @@ def test_paths_in_settings_are_relative_to_settings_file(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", files.shipped(files.SETTINGS))
-def test_shipped_settings_are_valid_without_model_files(name: str, identified: candidates.Identified) -> None:
+def test_shipped_settings_are_valid_without_model_files(name: str, identified: scoreboard.Identified) -> None:
     """All compensators can be built without a model file."""
     settings = files.load_settings(name)
-    laws = candidates.chosen(load(name), identified, list(settings), settings)
+    laws = scoreboard.chosen(load(name), identified, list(settings), settings)
     assert [(law.name, law.reason) for law in laws if law.reason] == []
-    assert not [entry for entry in settings.values() if candidates.MODELS & entry.keys()]
+    assert not [entry for entry in settings.values() if scoreboard.MODELS & entry.keys()]
 
 
 @pytest.mark.parametrize("name", files.shipped(files.SETTINGS))
@@ -254,12 +252,13 @@ def test_training_differs_from_scoring_in_plants_and_noise(monkeypatch: pytest.M
     monkeypatch.setattr(scoreboard.tuning, "Search", Search)
     law = Candidate("inverse", {"type": "inverse", "alpha": 20.0})
     none = Candidate("none", {"type": "none"})
-    tuned, results = scoreboard.tuned(scenario, [law, none], "J2", 8, 2, Where())
+    conditions = Conditions(tune=8, training_plants=2, noise_seeds=2, plants=2, indices=("J2",))
+    tuned, results = scoreboard.tuned(scenario, [law, none], conditions, Where(), silent)
     assert tuned[0].settings["alpha"] == results["inverse"].values["compensator.alpha"]
     assert tuned[1] == none
     assert {training.seed for training in seen} == {scenario.seed + scoreboard.TRAINING}
     trained = {training.axes["story_1"].actuator.alpha for training in seen}
-    plan = scoreboard.design(scenario, tuned, Conditions(noise_seeds=2, plants=2, indices=("J2",)))
+    plan = scoreboard.design(scenario, tuned, conditions)
     assert len(trained) == 3
     assert not trained & {plant.values["axes.story_1.actuator.alpha"] for plant in plan.plants[1:]}
     assert [level.label for level in plan.factors["seed"]] == [1, 2]
@@ -268,8 +267,9 @@ def test_training_differs_from_scoring_in_plants_and_noise(monkeypatch: pytest.M
 def test_training_shorter_than_parameter_range_is_refused() -> None:
     """The window of 1 s is searched up to 3 s; without a refusal it would silently remain untuned."""
     law = Candidate("slow", {"type": "adaptive_time_series", "delay": 0.027})
+    conditions = Conditions(tune=8, training_plants=0, training=["duration=2"], indices=("J2",))
     with pytest.raises(ConfigError, match=naming("training", "slow", "3 s", "<= duration", "2 s")):
-        scoreboard.tuned(load(PAPER, ["duration=10"]), [law], "J2", 8, 0, Where(), [(["duration"], 2.0)])
+        scoreboard.tuned(load(PAPER, ["duration=10"]), [law], conditions, Where(), silent)
 
 
 def test_command_writes_tables_settings_and_page(tmp_path: Path, output: RunCommand) -> None:
@@ -369,7 +369,7 @@ def load_entry(path: Path) -> Any:
 
 def write_signed(content: dict[str, Any], path: Path) -> str:
     """Write an entry with a valid digest, and return its path."""
-    entries.write(content | {"digest": entries.digest(content)}, path)
+    competition.write_entry(content | {"digest": competition.digest(content)}, path)
     return str(path)
 
 
@@ -402,7 +402,7 @@ def test_altered_entry_is_refused(alter: Any, entry: Path, tmp_path: Path, refus
     content = load_entry(entry)
     alter(content)
     altered = tmp_path / "altered.yaml"
-    entries.write(content, altered)
+    competition.write_entry(content, altered)
     assert mentions(refusal("scoreboard", "--verify", str(altered)), "altered.yaml", "altered")
 
 
@@ -443,9 +443,11 @@ def test_entry_keeps_files_of_equal_name_apart(tmp_path: Path) -> None:
         (tmp_path / stage).mkdir()
         (tmp_path / stage / "law.yaml").write_text(f"# {stage}\n")
         stages[stage] = {"type": "linear", "file": str(tmp_path / stage / "law.yaml")}
-    law = candidates.Candidate("mine", {"type": "chain"} | stages)
+    law = scoreboard.Candidate("mine", {"type": "chain"} | stages)
     scenario = files.load("chen_ricles_2010")
-    content: Any = entries.begun(scenario, Conditions(noise_seeds=1, plants=0, indices=("J2",)), [law], tmp_path)
+    content: Any = competition.begun_entry(
+        scenario, Conditions(noise_seeds=1, plants=0, indices=("J2",)), [law], tmp_path
+    )
     names = [content["laws"]["mine"][stage]["file"] for stage in ("first", "second")]
     assert [content["files"][name] for name in names] == ["# first\n", "# second\n"]
 
@@ -470,12 +472,12 @@ def test_scores_of_failed_runs_are_compared_since_version_2(entry: Path, tmp_pat
     score = Score("mine", "A", 20, 3, "", **values)
     stored = {"law": "mine", "block": "A", "runs": 20, "failures": 3} | values
     finished = stored | {"high": {"J2": 2.5}, "worst": {"J2": 2.6}}
-    assert entries._problems(stored, score, 2) == []
-    assert len(entries._problems(finished, score, 2)) == 2
-    assert entries._problems(finished, score, 1) == []
-    assert len(entries._problems(finished | {"failures": 0}, score, 1)) == 3
+    assert competition._problems(stored, score, 2) == []
+    assert len(competition._problems(finished, score, 2)) == 2
+    assert competition._problems(finished, score, 1) == []
+    assert len(competition._problems(finished | {"failures": 0}, score, 1)) == 3
     write_signed(load_entry(entry) | {"version": 1, "scores": [stored]}, tmp_path / "first.yaml")
-    assert entries.read(tmp_path / "first.yaml")["scores"] == [stored]
+    assert competition.read_entry(tmp_path / "first.yaml")["scores"] == [stored]
 
 
 @pytest.mark.parametrize("name", ["../law.yaml", "/tmp/law.yaml", "..", "a/b"])
@@ -526,5 +528,5 @@ def test_entry_stores_package_of_compensator(
     monkeypatch.syspath_prepend(str(tmp_path))
     register("compensator", object, "rths_nodes_of_a_lab:Law")
     scenario, scored = load("chen_ricles_2010"), Conditions(noise_seeds=1, plants=0, indices=("J2",))
-    entry = entries.begun(scenario, scored, [Candidate("law", {"type": "mine"})], tmp_path)
+    entry = competition.begun_entry(scenario, scored, [Candidate("law", {"type": "mine"})], tmp_path)
     assert entry["code"].keys() >= {"rths_nodes", "files", "python", "numpy", "scipy", "rths_nodes_of_a_lab"}

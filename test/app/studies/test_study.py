@@ -22,10 +22,9 @@ from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.app.cli import main
-from rths_nodes.app.studies import design, study
-from rths_nodes.app.studies.design import Design, StudyFile
+from rths_nodes.app.studies import study
 from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.study import NAME, Journal
+from rths_nodes.app.studies.study import NAME, Design, Journal, StudyFile
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import write_columns
 from rths_nodes.core.validation import from_data
@@ -132,10 +131,10 @@ def test_invalid_studies_are_refused(changes: dict[str, Any], parts: tuple[str, 
 def test_scenario_path_is_relative_to_study(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(dump(files.load(PAPER, ["name=own"]).data()))
     (tmp_path / "study.yaml").write_text(dump(SMALL | {"scenario": "own.yaml"}))
-    assert design.load(tmp_path / "study.yaml").base.name == "own"
+    assert study.load(tmp_path / "study.yaml").base.name == "own"
     (tmp_path / "wrong.yaml").write_text(dump(SMALL | {"plant": 3}))
     with pytest.raises(ConfigError, match=naming("wrong.yaml", "plant", "unknown")):
-        design.load(tmp_path / "wrong.yaml")
+        study.load(tmp_path / "wrong.yaml")
 
 
 def test_row_equals_single_run_of_its_scenario(tmp_path: Path) -> None:

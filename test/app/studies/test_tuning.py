@@ -16,8 +16,8 @@ from programs import settings
 
 from rths_nodes.app.studies import tuning
 from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.ensembles import plants
 from rths_nodes.app.studies.runs import to_json
+from rths_nodes.app.studies.study import plants
 from rths_nodes.app.studies.tuning import BROKEN, UNSTABLE, Parameter, Search, judged, parameters, ran, tunable
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario.files import from_text, load

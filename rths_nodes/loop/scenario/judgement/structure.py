@@ -19,7 +19,7 @@ from rths_nodes.loop.scenario.judgement.rule import Found, Judgement, Seen, caut
 from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.scenario.updating import SHADOW, USED
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
-from rths_nodes.mechanics.sparse import is_sparse
+from rths_nodes.mechanics.structure import is_sparse
 
 OTHER, CONTRARY = 2.0, 100.0
 """Ratios of two values of one stiffness: the values are doubtful above the first ratio, and refused above the

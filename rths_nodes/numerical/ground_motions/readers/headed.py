@@ -16,7 +16,7 @@ import re
 from array import array
 from collections.abc import Sequence
 
-from rths_nodes.numerical.ground_motions.readers.series import (
+from rths_nodes.numerical.ground_motions.readers.columns import (
     COMMENT_MARKS,
     MOST_POINTS,
     FormatError,

@@ -17,13 +17,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import matrix, params, vector
 from rths_nodes.core.samples import ROUNDING, Array
-
-Complex = NDArray[np.complex128]
 
 Rows = tuple[tuple[float, ...], ...]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Semi-active control of a damper in the specimen: computes the damper's voltage from the rig's measurements.
+"""Semi-active controllers: set the auxiliary inputs of the rig, e.g. the voltage of a damper in the specimen.
 
 At step i, with n samples per step, the controller receives Measurement i n and the ground acceleration. It returns
 the auxiliary inputs for the following step.
@@ -15,13 +15,19 @@ import numpy as np
 from rths_nodes.core.arithmetic import Numbers, groups, numbers, put, times
 from rths_nodes.core.control import DAMPER_DISPLACEMENT, DAMPER_FORCE, SemiActiveOfKernel, accelerations
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import number, params, vector
+from rths_nodes.core.kernels import Kernel, no_state
+from rths_nodes.core.parameters import integer, number, params, vector
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.sparse import is_sparse
-from rths_nodes.mechanics.structure import combined, transition
+from rths_nodes.mechanics.structure import combined, is_sparse, transition
 
+TABLE = {
+    "clipped_optimal": ":ClippedOptimal",
+    "passive": ":Passive",
+    "random_switching": ":RandomSwitching",
+}
+BLOCK = 4096
+"""Number of random decisions that are drawn together."""
 State = tuple[Array, float]
 """Array of the estimate ``(2 n,)`` and the last and present measurements; then the requested force, N."""
 
@@ -146,16 +152,6 @@ class ClippedOptimal(SemiActiveOfKernel):
 
     KERNEL = Kernel(constants, rest, step)
 
-    def __init__(self, params: Params, structure: Structure | None, dt: float, measured: Sequence[str]) -> None:
-        super().__init__(params, structure, dt, measured)
-        self.gain, self.observer = np.array(self._constants.gain[0]), self._constants.observer
-
-    @property
-    def estimate(self) -> Array:
-        """Return displacements (m) and velocities (m/s) relative to the ground, ``(2 n,)``."""
-        estimate: Array = self._state[0]
-        return estimate[: len(self.gain)]
-
 
 def _sized(name: str, values: tuple[float, ...] | None, default: Array) -> Array:
     if values is None:
@@ -197,3 +193,61 @@ def _riccati(a: Array, b: Array, q: Array, r: float) -> Array:
             f"semi_active: no controller exists for this structure and these weights ({error})"
         ) from error
     return solution
+
+
+# Voltages that do not depend on measurements
+
+
+def constant(
+    k: tuple[float], s: tuple[()], auxiliary: Array, ground_acceleration: float, chance: float
+) -> tuple[tuple[()], tuple[float]]:
+    return s, k
+
+
+class Passive(SemiActiveOfKernel):
+    """Constant voltage during the test: 0 V is "passive off", the largest voltage is "passive on"."""
+
+    @params
+    class Params:
+        voltage: float = number("voltage at the current driver", "V", 0.0, at_least=0.0)
+
+    KERNEL = Kernel(lambda params, *_: (params.voltage,), no_state, constant)
+
+
+def switched(
+    k: tuple[float], s: tuple[()], auxiliary: Array, ground_acceleration: float, chance: float
+) -> tuple[tuple[()], tuple[float]]:
+    (voltage,) = k
+    return s, (voltage if chance > 0.0 else 0.0,)
+
+
+class RandomSwitching(SemiActiveOfKernel):
+    """Full or zero voltage, drawn at random for each interval (Phillips & Spencer 2012, section 3.1)."""
+
+    @params
+    class Params:
+        voltage: float = number(
+            "voltage in about half of the intervals; 0 V is applied in the others", "V", 2.25, more_than=0.0
+        )
+        interval: float = number(
+            "interval between two decisions, rounded to whole steps", "s", 0.05, more_than=0.0
+        )
+        seed: int = integer("seed of the random decisions", default=1, at_least=0)
+
+    KERNEL = Kernel(lambda params, *_: (params.voltage,), no_state, switched)
+
+    def __init__(self, params: Params, structure: Structure | None, dt: float, measured: Sequence[str]) -> None:
+        self._seed, self._steps = params.seed, max(1, round(params.interval / dt))
+        super().__init__(params, structure, dt, measured)
+
+    def reset(self) -> None:
+        super().reset()
+        self._generator = np.random.default_rng(self._seed)
+        self._index = 0
+
+    def chance(self) -> float:
+        interval, within = divmod(self._index, self._steps)
+        if within == 0 and interval % BLOCK == 0:
+            self._decisions = self._generator.integers(0, 2, BLOCK).tolist()
+        self._index += 1
+        return float(self._decisions[interval % BLOCK])
