@@ -227,7 +227,7 @@ def test_imports_are_not_circular() -> None:
 
 
 def test_classes_and_functions_are_short() -> None:
-    """At most 25 methods in a class, 60 lines in a function, without those of its docstring."""
+    """Limits: 25 methods in a class, and 60 lines in a function without its docstring."""
     long = []
     for module in MODULES:
         for node in ast.walk(ast.parse((PACKAGE / module).read_text())):
@@ -320,8 +320,13 @@ assert main(["run", "chen_ricles_2010", "--set", "duration=0.1", "--record", "ru
 
 @pytest.mark.parametrize(
     "code",
-    ["import rths_nodes", "import rths_nodes; rths_nodes.run('predefined_sine', ['duration=0.1'])", EMBEDDED],
-    ids=["import", "python", "command line"],
+    [
+        "import rths_nodes",
+        "import rths_nodes; rths_nodes.run('predefined_sine', ['duration=0.1'])",
+        EMBEDDED,
+        "from rths_nodes.app import cli\ncli._parser()",
+    ],
+    ids=["import", "python", "command line", "help"],
 )
 def test_heavy_packages_are_not_loaded_without_ros(code: str, tmp_path: Path) -> None:
     report = f"import json\nprint(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"

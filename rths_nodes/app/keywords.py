@@ -106,7 +106,7 @@ def _of_run() -> dict[str, tuple[Spec, object]]:
 def declared_by(keywords: type, rows: Mapping[str, tuple[Spec, object]] | None = None) -> Callable[[F], F]:
     """Return a decorator that replaces ``**keywords`` with ``rows`` in the signature and the docstring.
 
-    Each row has the description and the default of a keyword; by default, the rows are those of a run.
+    Each row has the description and the default of a keyword. The default is the table of a run.
     """
     described = _of_run() if rows is None else rows
     types = {name: kind.__forward_arg__ for name, kind in keywords.__annotations__.items()}

@@ -18,7 +18,7 @@ from rths_nodes.analysis.cautions import judged_margin, of_margin
 from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.app.commands import arguments, component_check, exchange, terminal
 from rths_nodes.app.procedure import answers
-from rths_nodes.app.studies import competition, study
+from rths_nodes.app.studies import study
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, counted, within
 from rths_nodes.core.limits import Limits, braked_together, braking_way, changes_of_step, samples_to_rest, way_left
@@ -593,6 +593,8 @@ def _commissioning(path: Path) -> str:
 
 
 def _entry(path: Path) -> str:
+    from rths_nodes.app.studies import competition
+
     return f"laws {', '.join(competition.read_entry(path)['laws'])}"
 
 
@@ -606,6 +608,8 @@ def _answers(path: Path) -> str:
 
 @cache
 def _kinds() -> tuple[Kind, ...]:
+    from rths_nodes.app.studies import competition  # imports scipy
+
     def of_params(name: str, cls: type, describe: Callable[[Path], str], command: str, *more: str) -> Kind:
         required = frozenset((*required_names(cls), *more))
         return Kind(name, frozenset((*declared(cls), *more)), required, describe, command)

@@ -289,7 +289,7 @@ def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
     for key, (cls, before, now) in copies.items():
         before = from_data(cls, before, key) if isinstance(before, Mapping) else before
         if to_data(now) != to_data(before):
-            problems.append(f"--set {key}: not allowed; edit the rig file, which applies to every test on the rig")
+            problems.append(f"{key}: must not be changed; edit the rig file, which applies to all its tests")
     problems.refuse()
 
 
