@@ -8,7 +8,7 @@ integrator publishes late.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +62,9 @@ class OfKernel(Ramp):
 
     def bound(self) -> tuple[RampKernel, object]:
         return self.kernel, self._constants
+
+    def take(self, change: Callable[[list[object]], list[object]]) -> None:
+        self._states = change(self._states)
 
     def start(self, target: Target) -> None:
         self._states = [self.kernel.start(self._constants, *row) for row in self._motions(target, rows_of(target))]

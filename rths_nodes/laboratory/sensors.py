@@ -292,6 +292,11 @@ class Noise:
         self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
         self._left: list[Array] = []
 
+    def resume(self, sample: int) -> None:
+        self.reset()
+        if self.any:
+            self.ahead(sample + 1)
+
     def row(self) -> Array:
         if not self._left:
             self._left = list(self.ahead(BLOCK)[::-1])
@@ -338,6 +343,13 @@ class SensorPair:
 
     def bound(self) -> tuple[Kernel, object]:
         return self._kernel, self._constants
+
+    def resume(self, sample: int) -> None:
+        self.noise.resume(sample)
+        self._drawn, self._sample = [], sample + 1
+
+    def take(self, change: Callable[[object], object]) -> None:
+        self._state = change(self._state)
 
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
         """Return measured displacement (m) and force (N). ``saturated`` is true if a sensor reaches its range."""

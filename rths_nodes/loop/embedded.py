@@ -106,10 +106,12 @@ class Loop:
         sinks: Sequence[Sink] = (),
         progress: Callable[[int], None] | None = None,
         interrupted: Callable[[], bool] | None = None,
+        begin: Callable[[], Measurement] | None = None,
     ) -> Outcome:
         """Run the test and return its outcome. ``progress(sample)`` is called once per integration step.
 
-        Once ``interrupted()`` returns true, the test stops safely. While the run waits for external programs,
+        ``begin`` starts the connected stages at a later sample and returns the Measurement of this sample. Once
+        ``interrupted()`` returns true, the test stops safely. While the run waits for external programs,
         KeyboardInterrupt is raised instead.
         """
         self._sinks, self._interrupted = sinks, interrupted
@@ -121,7 +123,7 @@ class Loop:
                     raise KeyboardInterrupt
                 sleep(LOOK_S)
             self.rig.connect()
-            return self._run(progress)
+            return self._run(progress, begin or self._begin)
         except BaseException:
             with suppress(Exception):  # raise the first exception
                 self.rig.port.safe()
@@ -131,12 +133,10 @@ class Loop:
             self.substructure.close()
             self.commands.close()
 
-    def _run(self, progress: Callable[[int], None] | None) -> Outcome:
+    def _run(self, progress: Callable[[int], None] | None, begin: Callable[[], Measurement]) -> Outcome:
         rig, loop, per_step = self.rig, Durations(self.scenario.samples), self.scenario.samples_per_step
         rig.machine.to(State.ARMED)
-        self._hand_on(self.substructure.first())
-        measured = rig.first()
-        self._show(measured)
+        measured = begin()
         try:
             while rig.machine.state not in ENDED:
                 started = perf_counter_ns()
@@ -167,6 +167,12 @@ class Loop:
             times |= port_numbers(rig.port)
         result = rig.machine.state, rig.machine.reason, measured.sample, metrics, state, times
         return Outcome(*result, self._failed or bool(rig.failure), self.substructure.numbers())
+
+    def _begin(self) -> Measurement:
+        self._hand_on(self.substructure.first())
+        measured = self.rig.first()
+        self._show(measured)
+        return measured
 
     def _lose_rig(self, reason: str) -> None:
         self._abandoned = self._failed = True

@@ -219,6 +219,11 @@ class Run:
         return arrays | {f"loads.{name}": value for name, value in loads.items() if isinstance(value, np.ndarray)}
 
 
+def _table(width: int, begun: Array | None) -> Array:
+    first = np.zeros((0, width)) if begun is None else begun
+    return np.vstack((first, np.full((_ROWS, width), np.nan)))
+
+
 def _first(table: Array, rows: int) -> Array:
     values = np.full((rows, table.shape[1]), np.nan)
     values[: len(table)] = table[:rows]
@@ -314,15 +319,17 @@ class Collector:
 
     @cached_property
     def _tables(self) -> Rows:
+        begun, self._whole = self._whole or {}, None
         return {
-            stream: {name: np.full((_ROWS, width), np.nan) for name, width in fields.items()}
+            stream: {name: _table(width, begun.get(stream, {}).get(name)) for name, width in fields.items()}
             for stream, fields in self._wide.items()
         }
 
     def whole(self, rows: Mapping[str, Mapping[str, Array]]) -> None:
-        """Store the histories of a complete run, by stream and field. Energies are unknown."""
+        """Store the histories of the first samples, by stream and field. Energies are unknown."""
         unknown = np.full((len(rows["target"]["displacement"]), 1), math.nan)
         self._whole = {**rows, "target": {**rows["target"], **dict.fromkeys(ENERGIES, unknown)}}
+        self._last_sample, self._last_step = len(rows["measurement"]["flags"]) - 1, len(unknown) - 1
 
     def _put(self, stream: str, row: int, fields: Mapping[str, Any]) -> None:
         tables = self._tables[stream]

@@ -30,7 +30,10 @@ class Volume:
 
 
 class RecordingSink:
-    """Writes the messages that nodes would publish, stamped in test time, as a sink of the embedded loop."""
+    """Writes the messages that nodes would publish, stamped in test time, as a sink of the embedded loop.
+
+    ``information`` may change its engine and library during the test, if another engine repeats the test.
+    """
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class RecordingSink:
         information: dict[str, str],
     ) -> None:
         self._writer, self._information = writer, information
+        self._computed_by = [name for name in ("engine", "library") if name in information]
         self._scenario = scenario
         self._constants = names.test_constants(scenario)
         self._run = RunMark(mark_of(information["run_id"]))
@@ -127,4 +131,5 @@ class RecordingSink:
         self._close("failed", reason)
 
     def _close(self, outcome: str, reason: str) -> None:
-        self._writer.close({"outcome": outcome, "reason": reason, "samples": str(self._sample + 1), "gaps": "0"})
+        ending = {"outcome": outcome, "reason": reason, "samples": str(self._sample + 1), "gaps": "0"}
+        self._writer.close(ending | {name: self._information.get(name, "") for name in self._computed_by})

@@ -158,6 +158,17 @@ def test_pending_chunk_is_not_lost() -> None:
     assert fed(c, m, [CHUNK], spread=True).samples() == fed(c, m, [CHUNK]).samples()
 
 
+@pytest.mark.parametrize("samples", [150, 900, CHUNK + 2 * LONGEST, 10 * CHUNK + 700])
+def test_kept_targets_give_identical_delay(samples: int) -> None:
+    c, m = motion(samples, 3.0)
+    kept = Delay(LONGEST)
+    kept.keep()
+    kept.extend(c, m)
+    other = motion(samples, -12.6)[1] + 1.0
+    assert repr(kept.again(other).samples()) == repr(fed(c, other, [1000]).samples())
+    assert repr(kept.samples()) == repr(fed(c, m, [samples]).samples())
+
+
 def test_memory_does_not_grow() -> None:
     c, m = motion(8 * CHUNK, 3.0)
     for spread in (False, True):

@@ -22,6 +22,7 @@ from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.executive.running import (
     BRAKED,
     ENDED,
+    HEAD,
     OPERATOR,
     PARENT,
     SILENT,
@@ -114,7 +115,7 @@ class Watched:
         rows = rows.reshape(control.slots, -1)[order]
         kinds = rows.view(np.int64)[:, 1]
         first = int(np.flatnonzero(kinds == BRAKED)[0])
-        command = rows[first - 2 :, layout.begins()[0] + layout.samples["command"].start]
+        command = rows[first - 2 :, HEAD + layout.samples["command"].start]
         scenario = files.load(NAME)
         largest = scenario.axes["story_1"].limits.deceleration * scenario.dt**2
         assert np.abs(np.diff(command, 2)).max() <= largest * (1.0 + 1e-9)

@@ -28,6 +28,7 @@ from rths_nodes.loop.compiled import running
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
 Different = Callable[..., list[str]]
@@ -141,14 +142,16 @@ def test_compilers_and_optimisation_levels_give_same_bits(
         assert different(*runs) == [], shipped
 
 
-def test_broken_limit_is_reported_by_embedded_loop(process: Path, different: Different) -> None:
-    overrides = [*SHORT, "axes.story_1.limits.force=1e5"]
-    expected, computed = (hosts.run("chen_ricles_2010", overrides, engine=engine) for engine in ENGINES)
+def test_broken_limit_is_reported_by_embedded_loop(process: Path, tmp_path: Path, different: Different) -> None:
+    scenario = files.load("chen_ricles_2010", [*SHORT, "axes.story_1.limits.force=1e5"])
+    expected, computed = (hosts.run(scenario, engine=engine, record=tmp_path / engine) for engine in ENGINES)
     assert computed.outcome == "tripped"
     assert (computed.outcome, computed.samples) == (expected.outcome, expected.samples)
     assert different(computed.read(), expected.read()) == []
     assert (computed.engine, computed.read().information["engine"]) == ("python", "python")
     assert "library" not in computed.read().information
+    recorded = read_run(tmp_path / "compiled").information
+    assert (recorded["engine"], recorded["library"]) == ("python", "")
 
 
 def test_c_text_is_independent_of_hash_seed() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -379,6 +379,12 @@ class Simulator(WarningPort):
         if self._second.names:
             second = self._second.measure(self._second.true(self._places))
             self._channels = np.concatenate([self._channels, second])
+
+    def resume(self, sample: int, line: Iterable[tuple[list[float], Array]]) -> None:
+        self.sample, self._line = sample, deque(line)
+        for pair in self._sensors:
+            pair.resume(sample)
+        self._auxiliary.resume(sample)
 
     def read(self) -> Measurement:
         return self._measurement(self._shown, self._shown_forces, self._channels)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run of the loop over kernels, in C or in plain Python.
+"""A run of the loop over kernels, in C or in plain Python, and the return to the embedded loop.
 
-If a limit is violated, a number is not finite or a part raises an exception, this run is discarded, and the
-embedded loop repeats the test from the first sample. Only simulated rigs have kernels, and this run never uses the
-port, so no rig moves twice.
+The embedded loop takes over if a limit is violated, a number is not finite or a part raises an exception. The
+embedded loop continues from an earlier sample (a handover) or, if no handover is possible, repeats the test. Only
+simulated rigs have kernels, and this run never uses the port, so no rig moves twice.
 
 A run has chunks of ``CHUNK`` samples, so that its memory is bounded unless complete histories are kept.
 """
@@ -15,6 +15,7 @@ import linecache
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +24,12 @@ from numpy.typing import NDArray
 from rths_nodes.codegen.building import Unbuilt, check_elementary, toolchain
 from rths_nodes.codegen.calling import Slots, loaded
 from rths_nodes.codegen.values import Untranslatable, Value, form
+from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.core.component_guard import labelled
 from rths_nodes.core.data import Data
 from rths_nodes.core.kernels import Function, identity
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_SOFT_START, Array, Command, Measurement, Target
+from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.compiled.text import FEW, laws, sample_columns, step_columns, told, width
 from rths_nodes.loop.embedded import Loop, Outcome, Sink, checked_loop
@@ -161,6 +164,9 @@ class KernelLoop:
         self.by_kernels = self.brief = False
         self.notes, self.library, self.untranslatable = way.notes, way.library, way.untranslatable
         self._loop, self._parts, self._way = loop, parts, way
+        self._reached, self._states = 0, parts.states
+        """Sample at which the last chunk stopped (or its first sample, if it was completed), and the states after
+        it."""
 
     @property
     def engine(self) -> str:
@@ -179,6 +185,7 @@ class KernelLoop:
         """Run once, like :meth:`Loop.run`. A sink with a method ``whole`` receives all histories in one call."""
         if interrupted and interrupted():  # stop requested during compilation: hold the test
             return self._loop.run(sinks, progress, interrupted)
+        takers = [getattr(sink, "whole", None) for sink in sinks]
         reached = 0
 
         def report(sample: int) -> None:
@@ -193,13 +200,14 @@ class KernelLoop:
                 "the test was repeated stage by stage, because the loop over kernels cannot report why it stopped"
             )
             self.notes = (*self.notes, *([again] if self._way.compiled else []))
-            return self._loop.run(sinks, report, interrupted)
+            begin = self._repeated([*filter(None, takers)] if all(takers) else [])
+            return self._loop.run(sinks, report, interrupted, begin)
         self.by_kernels = True
         outcome, histories = result
         rows = histories.rows(outcome.samples) if sinks else {}
         remaining = []
-        for sink in sinks:
-            if take := getattr(sink, "whole", None):
+        for sink, take in zip(sinks, takers, strict=True):
+            if take:
                 take(rows)
             else:
                 remaining.append(sink)
@@ -208,15 +216,39 @@ class KernelLoop:
                 getattr(sink, name)(*(values if name == "state" else (values,)))
         return outcome
 
+    def _repeated(self, takers: Sequence[Callable[[Rows], None]]) -> Callable[[], Measurement] | None:
+        """Repeat the samples before the handover and pass their histories to ``takers``.
+
+        Return ``begin`` for the embedded loop, or None if no handover is possible.
+        """
+        loop, last = self._loop, handover_sample(self._loop, self._parts, self._reached)
+        if not (takers and last):
+            return None
+        parts = parts_of(self.assembly)
+        assert isinstance(parts, Parts)
+        self._parts = parts
+        result = self._by_kernels(True, None, None, last)
+        if result is None:
+            return None
+        rows = result[1].rows(last)
+        measured = rows["measurement"]
+        if not parts.monitor.resume(last, rows["command"]["target"], measured["displacement"], measured["force"]):
+            return None
+        for take in takers:
+            take(rows)
+        loop.monitor = parts.monitor
+        return lambda: hand_over(loop, parts, self._states, rows, last)
+
     def _by_kernels(
         self,
         kept: bool,
-        progress: Callable[[int], None],
+        progress: Callable[[int], None] | None,
         interrupted: Callable[[], bool] | None,
+        last: int | None = None,
     ) -> tuple[Outcome, Histories] | None:
-        """Return outcome and histories of the run, or None if the embedded loop has to repeat the test."""
+        """Run up to Measurement ``last`` (default: the end). Return None if the embedded loop has to take over."""
         parts, samples = self._parts, self.scenario.samples
-        histories = Histories(parts, self.assembly, kept, kept and self.brief)
+        histories = Histories(parts, self.assembly, kept, kept and self.brief and last is None)
         for delay in self.delays if histories.brief else ():
             delay.keep()
         run, compiled = self._way.run, self._way.compiled
@@ -229,8 +261,10 @@ class KernelLoop:
         began = time.perf_counter()
         if parts.monitor.monitor.breach or parts.monitor.monitor.in_order:
             return None
-        while begin <= samples:
-            end, started = min(begin + CHUNK, samples + 1), time.perf_counter()
+        final = samples + 1 if last is None else last
+        while begin < final:
+            end, started = min(begin + CHUNK, final), time.perf_counter()
+            self._reached = begin
             with np.errstate(all="ignore"):
                 try:
                     inputs = given(parts, end - begin, forces, not compiled)
@@ -238,22 +272,27 @@ class KernelLoop:
                     stopped, steps, states = run(begin, end, constants, states, inputs, out)
                 except Exception:  # any part can raise; the embedded loop then reports the exception
                     return None
-                by_name = dict(zip(names, states, strict=True))
-                if stopped >= 0 or not histories.take(begin, end, steps, by_name):
+                self._reached, self._states = max(begin, stopped), dict(zip(names, states, strict=True))
+                if stopped >= 0 or not histories.take(begin, end, steps, self._states):
                     return None
             count, begin = min(end, samples) - begin, end
             taken.append((time.perf_counter() - started) / max(count, 1))
             counts.append(count)
-            progress(min(end, samples))
+            if progress:
+                progress(min(end, samples))
             if begin <= samples and interrupted and interrupted():
                 break
-        parts.monitor.monitor.energy.resume(by_name["work"])
+        parts.monitor.monitor.energy.resume(self._states["work"])
         running_s = time.perf_counter() - began
         times = timing(running_s, np.array(taken), np.zeros(0), 0, 0, counts=np.array(counts))
+        return self._outcome(self._states, min(begin, samples), times), histories
+
+    def _outcome(self, states: dict[str, object], samples: int, times: dict[str, object]) -> Outcome:
+        ended = samples == self.scenario.samples
+        state, reason = (State.FINISHED, "") if ended else (State.HELD, f"sample {samples}: interrupted")
+        metrics = self._parts.monitor.metrics()
         times |= self._loop.rig.counts
-        last = min(begin, samples)
-        ended = (State.FINISHED, "") if last == samples else (State.HELD, f"sample {last}: interrupted")
-        return Outcome(*ended, last, parts.monitor.metrics(), self._shown(by_name), times), histories
+        return Outcome(state, reason, samples, metrics, self._shown(states), times)
 
     def _shown(self, states: Data) -> dict[str, float]:
         p, numbers = self._parts, []
@@ -280,6 +319,73 @@ def remarks(scenario: Scenario) -> list[str]:
     if isinstance(parts, str):
         return [f"engine python: {parts}"]
     return list(way_of(parts).notes)
+
+
+def handover_sample(loop: Loop, parts: Parts, reached: int) -> int:
+    """Return the sample of the handover, at least two before ``reached``; 0 if a handover is impossible."""
+    plain = type(loop.assembly.compensator).bound is PerAxis.bound
+    if parts.kind.control or loop.scenario.hops.depth or not plain:
+        return 0
+    substeps = loop.scenario.samples_per_step
+    sample = (reached - 2) // substeps * substeps
+    return sample if sample > (loop.scenario.soft_start_steps + 1) * substeps else 0
+
+
+def hand_over(loop: Loop, parts: Parts, states: Data, rows: Rows, sample: int) -> Measurement:
+    a, axes, step = loop.assembly, parts.kind.axes, states["step"]
+    loop.rig.first(sample, [states[f"sent_{axis}"] for axis in range(axes)])
+    windows = [states[f"window_{axis}"][:-1] for axis in range(axes)] if parts.kind.lead else []
+    loop.substructure.resume(step, [*map(list, zip(*windows, strict=True))])
+    solver: Any = a.integrator
+    state = like(solver.state, states["solver"])
+    solver.resume(step - loop.scenario.soft_start_steps, np.array(states["pose"]), state)
+    _resume_commands(loop, parts, states)
+    _resume_port(a.port, axes, states, sample)
+    now = {name: values[sample] for name, values in rows["measurement"].items()}
+    channels = np.array(states.get("channels", parts.measured.auxiliary))
+    moved, force, command, flags = now["displacement"], now["force"], now["command"], int(now["flags"][0])
+    return Measurement(sample, moved, force, command, channels, flags, parts.measured.control_mode)
+
+
+def _resume_commands(loop: Loop, parts: Parts, states: Data) -> None:
+    ramp, law = loop.assembly.ramp, loop.assembly.compensator
+    ramp.start(parts.target)
+    before = states["x_before"].tolist() if "x_before" in states else [*_numbered("x_before", states)]
+    loop.commands.resume(states["step"], before)
+    held: Any = ramp
+    if not held.hands_on:
+        held.take(lambda before: [*map(like, before, _numbered("ramp", states))])
+    if isinstance(law, PerAxis):
+        law.states[:] = map(like, law.states, _numbered("law", states))
+
+
+def _resume_port(port: Any, axes: int, states: Data, sample: int) -> None:
+    rig = port.parts.rig
+    if isinstance(rig, SeparateAxes):
+        rig.states[:] = map(like, rig.states, _numbered("rig", states))
+    else:
+        rig.state = like(rig.state, states["rig"])
+    for axis, pair in enumerate(port.parts.sensors):
+        if not pair.perfect:
+            pair.take(partial(like, value=states[f"sensed_{axis}"]))
+    none = np.zeros(len(port.auxiliary_inputs))
+    line: Array = np.reshape(states.get("line", ()), (-1, axes))
+    port.resume(sample, [(row, none) for row in np.roll(line, -states.get("at", 0), axis=0).tolist()])
+
+
+def _numbered(name: str, states: Data) -> Iterator[Any]:
+    names = [name] if name in states else [f"{name}_{number}" for number in range(len(states))]
+    return (states[key] for key in names if key in states)
+
+
+def like(sample: Any, value: Any) -> Any:
+    if isinstance(sample, list) and isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(sample, (tuple, list)):
+        kept: Any = type(sample)
+        items = map(like, sample, value)
+        return kept(*items) if hasattr(sample, "_fields") else kept(items)
+    return value
 
 
 def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool) -> tuple[object, ...]:

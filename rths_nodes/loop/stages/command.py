@@ -68,6 +68,9 @@ class InTime:
         self._step, self._half, self._start = step, 0.5 * step, start
         self._before: list[float] = []
 
+    def resume(self, before: list[float]) -> None:
+        self._before = before
+
     def of(self, target: Target) -> Target:
         """Return the Target with corrected velocity. Requires every Target, in order."""
         x, before, step, half = target.displacement.tolist(), self._before, self._step, self._half
@@ -172,6 +175,11 @@ class CommandStage:
             self._bridge.follow(0, rows_of(target))
         else:
             self._targets.append(target)
+
+    def resume(self, step: int, before: list[float]) -> None:
+        self._next_step = step + 1
+        if self._in_time is not None:
+            self._in_time.resume(before)
 
     def ready(self, sample: int) -> bool:
         return sample <= self.ready_to

@@ -16,6 +16,7 @@ from rths_nodes.core.samples import (
     FLAG_SOFT_START,
     FLAG_TRIPPED,
     MODE_FORCE,
+    Array,
     Command,
     Measurement,
     Target,
@@ -104,6 +105,19 @@ class MonitorStage:
     def target(self, target: Target) -> None:
         self._known = sample = target.step * self.substeps
         self.monitor.energy.target(target, sample - self.substeps)
+
+    def resume(self, sample: int, target: Array, moved: Array, force: Array) -> bool:
+        """Continue after ``sample``, up to which the monitor has processed the test.
+
+        ``target`` (m), ``moved`` (m) and ``force`` (N) are ``(sample + 1, n_axes)``. Return False if a
+        displacement sensor was frozen.
+        """
+        self._known = self._last_command = sample
+        columns = (values[:: self._stride].tolist() for values in (target, moved, force))
+        for number, row in enumerate(zip(*columns, strict=True)):
+            if number:
+                self.sensors.add(number * self._stride, *row)
+        return not self.sensors.breach
 
     def command(self, command: Command) -> None:
         if command.sample > self._last_command:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import add
 from typing import Any
 
@@ -58,6 +58,9 @@ class ForceLead:
         """Weights of the present and the previous forces, newest first, ``(span + 1,)``."""
         weights: Array = np.array(self.slope[::-1]) + np.eye(self._span + 1)[0]
         return weights
+
+    def extend(self, forces: Iterable[Sequence[float]]) -> None:
+        self._forces.extend(map(list, forces))
 
     def add(self, measured: Measurement) -> None:
         self._forces.append(measured.force.tolist())
@@ -162,6 +165,11 @@ class NumericalStage:
         if self._energies is not None:
             target.energies = np.zeros(4)
         return target
+
+    def resume(self, step: int, forces: Sequence[Sequence[float]]) -> None:
+        self._index = step
+        if self._lead is not None:
+            self._lead.extend(forces)
 
     def next(self, measured: Measurement) -> Target | None:
         """Return the next Target if ``measured`` begins a step and the test continues, otherwise None.

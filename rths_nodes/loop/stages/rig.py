@@ -144,11 +144,17 @@ class RigStage:
         self.port.begin()
         set_trigger(self.port, True)
 
-    def first(self) -> Measurement:
-        """Start the test and return Measurement 0, which the port must provide without waiting."""
+    def first(self, sample: int = 0, sent: list[float] | None = None) -> Measurement:
+        """Start the test and return the first Measurement, which the port must provide without waiting.
+
+        To continue a test after ``sample``, pass the commands ``sent`` (m) of that sample.
+        """
         self.begin()
         measured = self.complete()
         assert measured is not None
+        if sent is not None:
+            self.sample = sample
+            self._sent = self._sent_before = self._aims = sent
         return measured
 
     def trip(self, reason: str, sample: int = 0) -> None:

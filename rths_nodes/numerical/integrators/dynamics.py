@@ -44,7 +44,7 @@ Step = Callable[..., tuple[object, Moved]]
 
 
 class Stepped(Integrator):
-    """Base of integrators defined by a kernel. Compiled code starts from constants, state and excitation."""
+    """Base of integrators defined by a kernel. Compiled code can continue from constants, state and excitation."""
 
     kernel: Kernel
     constants: Any
@@ -66,6 +66,10 @@ class Stepped(Integrator):
         nothing = np.zeros(len(self._first))
         self.displacement = self.velocity = self.exact_acceleration = self.restoring_force = nothing
         self.acceleration = self._first
+
+    def resume(self, index: int, displacement: Array, state: object) -> None:
+        """Continue at step ``index`` from ``displacement`` ``(n_dof,)`` m and a ``state`` computed elsewhere."""
+        self._index, self.displacement, self.state = index, displacement, state
 
     def step(self, experimental_force: Array) -> None:
         index = self._index
