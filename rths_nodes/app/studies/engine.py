@@ -51,8 +51,8 @@ TRIED_S = 0.2
 WORTH = 100_000
 
 BUILT_S, FASTER = 1.0, 30.0
-"""Approximate time to build a compiled loop, s, and speed of this loop relative to a loop over kernels in
-Python."""
+"""``BUILT_S``: approximate time to build a compiled loop, s. ``FASTER``: speed of a compiled loop relative to a
+loop over kernels in Python."""
 
 R = TypeVar("R")
 Tell = Callable[[float], None]
@@ -117,7 +117,7 @@ def processors() -> int:
 
 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
-    """Return the expected duration of ``samples`` of a test, s; None if it is short or unknown.
+    """Return the expected duration of ``samples`` samples, s; None if the duration is short or unknown.
 
     No external part is started.
     """
@@ -217,7 +217,7 @@ def _in_processes(
         def submit(job: Job, processes: int = processes) -> Future[R]:
             try:
                 return _pool(processes).submit(_work, work, job, file)
-            except TerminatedWorkerError:  # of an earlier job
+            except TerminatedWorkerError:  # an earlier job has killed a worker
                 _reusable_pool.cache_clear()
                 return _pool(processes).submit(_work, work, job, file)
 
