@@ -12,6 +12,7 @@ import pytest
 TASKS = '''
 import os
 import resource
+import signal
 import time
 from pathlib import Path
 
@@ -49,6 +50,25 @@ def dying_once(number, folder, tell):
         seen.touch()
         os._exit(7)
     return number * number
+
+
+def hanging(number, folder, tell):
+    """Square; number 3 ends its process, and when it is repeated, interrupts its parent and hangs."""
+    if number == 3:
+        dying_once(number, folder, tell)
+        (Path(folder) / "process").write_text(str(os.getpid()))
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(60.0)
+    return number * number
+
+
+class Unreadable:
+    def __reduce__(self):
+        return int, ("three",)
+
+
+def unreadable(number, tell):
+    return Unreadable()
 
 
 def growing(number, tell):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from joblib.parallel import LokyBackend
 from messages import naming
 from programs import child_environment
 
@@ -63,6 +64,19 @@ def test_job_is_repeated_after_its_process_ended(task: Task, tmp_path: Path) -> 
     assert dict(as_completed(task("dying_once"), iter(jobs), COUNT, Where(2))) == SQUARES
 
 
+def test_interrupt_ends_repeated_job(task: Task, tmp_path: Path) -> None:
+    jobs = [(number, (number, str(tmp_path))) for number in range(COUNT)]
+    with pytest.raises(KeyboardInterrupt):
+        list(as_completed(task("hanging"), iter(jobs), COUNT, Where(2)))
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "process").read_text()), 0)
+
+
+def test_libraries_use_one_thread() -> None:
+    """A process limits the same libraries as a process of joblib."""
+    assert set(LokyBackend.MAX_NUM_THREADS_VARS) <= set(engine.ONE_THREAD)
+
+
 def test_growing_process_is_replaced_without_warning(task: Task) -> None:
     """joblib replaces a process that has grown by 300 MB."""
     with warnings.catch_warnings(record=True) as messages:
@@ -109,6 +123,12 @@ def test_cluster_returns_same_results(task: Task, cluster: Any, tmp_path: Path) 
     assert reports[-1] == [1.0] * COUNT
     jobs = [(number, (number, str(tmp_path))) for number in range(COUNT)]
     assert dict(as_completed(task("dying_once"), iter(jobs), COUNT, where)) == SQUARES
+
+
+@pytest.mark.nodes
+def test_unreadable_result_from_cluster_is_raised(task: Task, cluster: Any) -> None:
+    with pytest.raises(ValueError, match="three"):
+        list(as_completed(task("unreadable"), iter(JOBS), COUNT, Where(scheduler=cluster.scheduler_address)))
 
 
 @pytest.mark.nodes
