@@ -202,5 +202,7 @@ def test_unsuitable_periodic_data_are_refused() -> None:
             lines([Experiment(noise, noise)], PERIODIC_DT, PERIOD, PERIODIC_BAND)
     with pytest.raises(ValueError, match=naming("number", "samples")):
         lines(periodic_experiments(), PERIODIC_DT, PERIOD + 0.3 * PERIODIC_DT, PERIODIC_BAND)
+    with pytest.raises(ValueError, match=naming("0.3 to 0.2 Hz", "multiple")):  # of a slow structure
+        lines(periodic_experiments(), PERIODIC_DT, PERIOD, (PERIODIC_BAND[0], 0.2))
     with pytest.raises(ValueError, match=naming("lines", "more", "8")):
         fit(*lines(periodic_experiments(), PERIODIC_DT, PERIOD, (PERIODIC_BAND[0], 2.0)))

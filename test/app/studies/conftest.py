@@ -52,10 +52,10 @@ def dying_once(number, folder, tell):
     return number * number
 
 
-def hanging(number, folder, tell):
+def hanging(number, folder, report):
     """Square; number 3 ends its process, and when it is repeated, interrupts its parent and hangs."""
     if number == 3:
-        dying_once(number, folder, tell)
+        dying_once(number, folder, report)
         (Path(folder) / "process").write_text(str(os.getpid()))
         os.kill(os.getppid(), signal.SIGINT)
         time.sleep(60.0)
@@ -67,7 +67,7 @@ class Unreadable:
         return int, ("three",)
 
 
-def unreadable(number, tell):
+def unreadable(number, report):
     return Unreadable()
 
 
