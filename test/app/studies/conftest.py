@@ -53,22 +53,19 @@ def dying_once(number, folder, tell):
 
 
 def hanging(number, folder, report):
-    """Square; number 3 ends its process, and when it is repeated, interrupts its parent and hangs."""
+    """Number 3 ends its process and, when it is repeated, interrupts its parent and hangs."""
     if number == 3:
         dying_once(number, folder, report)
         (Path(folder) / "process").write_text(str(os.getpid()))
         os.kill(os.getppid(), signal.SIGINT)
         time.sleep(60.0)
-    return number * number
 
 
 class Unreadable:
+    def __init__(self, number, report): ...
+
     def __reduce__(self):
         return int, ("three",)
-
-
-def unreadable(number, report):
-    return Unreadable()
 
 
 def growing(number, tell):

@@ -65,15 +65,14 @@ def test_job_is_repeated_after_its_process_ended(task: Task, tmp_path: Path) -> 
 
 
 def test_interrupt_ends_repeated_job(task: Task, tmp_path: Path) -> None:
-    jobs = [(number, (number, str(tmp_path))) for number in range(COUNT)]
+    jobs = ((number, (number, str(tmp_path))) for number in range(COUNT))
     with pytest.raises(KeyboardInterrupt):
-        list(as_completed(task("hanging"), iter(jobs), COUNT, Where(2)))
+        list(as_completed(task("hanging"), jobs, COUNT, Where(2)))
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "process").read_text()), 0)
 
 
-def test_libraries_use_one_thread() -> None:
-    """A process limits the same libraries as a process of joblib."""
+def test_processes_limit_libraries_as_joblib_does() -> None:
     assert set(LokyBackend.MAX_NUM_THREADS_VARS) <= set(engine.ONE_THREAD)
 
 
@@ -123,18 +122,12 @@ def test_cluster_returns_same_results(task: Task, cluster: Any, tmp_path: Path) 
     assert reports[-1] == [1.0] * COUNT
     jobs = [(number, (number, str(tmp_path))) for number in range(COUNT)]
     assert dict(as_completed(task("dying_once"), iter(jobs), COUNT, where)) == SQUARES
+    with pytest.raises(ValueError, match="three"):  # the result cannot be read
+        list(as_completed(task("Unreadable"), iter(JOBS), COUNT, where))
 
 
 @pytest.mark.nodes
-def test_unreadable_result_from_cluster_is_raised(task: Task, cluster: Any) -> None:
-    with pytest.raises(ValueError, match="three"):
-        list(as_completed(task("unreadable"), iter(JOBS), COUNT, Where(scheduler=cluster.scheduler_address)))
-
-
-@pytest.mark.nodes
-def test_cluster_with_another_version_is_refused(
-    task: Task, cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_version_of_worker_is_refused(task: Task, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "__version__", "0.0.1")
     with pytest.raises(ConfigError, match=naming("rths_nodes", "0.0.1")):
         list(as_completed(task("square"), iter(JOBS), COUNT, Where(scheduler=cluster.scheduler_address)))
@@ -154,9 +147,7 @@ def test_missing_dask_is_reported_with_its_package(task: Task, monkeypatch: pyte
 
 
 def test_joblib_and_dask_are_imported_lazily() -> None:
-    source = (
-        "import sys, rths_nodes.app.commands.studies\n"
-        "print({'joblib', 'distributed', 'pyarrow'} & set(sys.modules))"
-    )
+    lazy = "{'joblib', 'distributed', 'pyarrow'}"
+    source = f"import sys, rths_nodes.app.commands.studies; print({lazy} & set(sys.modules))"
     command = [sys.executable, "-c", source]
     assert subprocess.check_output(command, text=True, env=child_environment()) == "set()\n"
