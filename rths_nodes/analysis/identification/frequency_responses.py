@@ -450,14 +450,16 @@ def lines(
     """Return the multiples of 1 / ``period`` in ``band``, ``(f,)`` Hz, and the response of the rig there.
 
     The response is displacement over command, ``(f, n_axes, n_axes)``, computed without the first period. Raises
-    ValueError if the period is not a whole number of samples, if there are fewer than two periods, or if axes were
-    not driven separately.
+    ValueError if the period is not a whole number of samples, if there are fewer than two periods, if the band
+    contains no multiple, or if axes were not driven separately.
     """
     samples = round(period / dt)
     if abs(samples * dt - period) > ROUNDING * period:
         raise ValueError(f"period = {period:g} s: must be a whole number of samples")
     first = max(1, math.ceil(band[0] * period * (1.0 - ROUNDING)))
     last = math.floor(band[1] * period * (1.0 + ROUNDING))
+    if last < first:
+        raise ValueError(f"{band[0]:.4g} to {band[1]:.4g} Hz: must contain a multiple of {1.0 / period:g} Hz")
     spectra = [_line_spectra(experiment, samples, slice(first, last + 1)) for experiment in experiments]
     command, measured = (np.stack(part, axis=-1) for part in zip(*spectra, strict=True))
     if not np.linalg.cond(command).max() < 1.0 / ROUNDING:
