@@ -82,17 +82,20 @@ class CoupledServoHydraulic(Rig):
         self.auxiliary_names = accelerations(n)
         if params.damper:
             self.auxiliary_names += (DAMPER_DISPLACEMENT, DAMPER_FORCE)
-        super().__init__(params, dt, n_axes)
+        super().__init__(params, dt, n_axes, _kernel(damper))
 
     @classmethod
     def kernel_of(cls, params: Params, n_axes: int) -> RigKernel:
-        damper = _damper(params)
-        return RigKernel(
-            lambda plant, dt: _constants(plant, damper, dt),
-            rest_of(damper),
-            coupled(step_of(damper), damper.voltage is not None),
-            shown_at_rest,
-        )
+        return _kernel(_damper(params))
+
+
+def _kernel(damper: Specimen) -> RigKernel:
+    return RigKernel(
+        lambda plant, dt: _constants(plant, damper, dt),
+        rest_of(damper),
+        coupled(step_of(damper), damper.voltage is not None),
+        shown_at_rest,
+    )
 
 
 def coupled(onward: Callable[..., tuple[object, Array]], driven: bool) -> Callable[..., tuple[object, Shown]]:
