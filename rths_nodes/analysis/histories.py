@@ -31,7 +31,7 @@ Indices = NDArray[np.intp]
 STILL = 0.1
 """Largest motion in a window that is treated as rest, relative to the largest motion in all windows."""
 CYCLES, LEAST = 3.0, 4
-"""Number of periods in a window; smallest number of windows that are evaluated."""
+"""``CYCLES``: number of periods in a window. ``LEAST``: smallest number of windows that are evaluated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,7 @@ class Evaluation:
 
     @property
     def longest_delay(self) -> int:
-        """Longest delay that is sought, samples."""
+        """Longest delay in the search, samples."""
         return max(1, math.ceil(self.scenario.monitor.longest_delay / self.scenario.dt))
 
     def _tracking(self, displacement: Array) -> Tracking:

@@ -191,12 +191,12 @@ DEFINITIONS: dict[str, Definition] = {
         "100 max|m - r| / max|r| of the driven node, where m is measured and r is the reference structure",
     ),
 }
-"""Definitions by the beginning of an index name. In the name, axis or floor, unit and ``_true`` may follow."""
+"""Definitions by the beginning of an index name. Axis or floor, unit and ``_true`` may follow in the name."""
 RANGE = "_range"
 
 
 def definition(name: str) -> Definition:
-    """Return the definition of an index. For another recorded quantity the title is its spelled-out name."""
+    """Return the definition of an index. For a quantity without a definition, the title spells out the name."""
     base = name.removesuffix(TRUE)
     stem = max((key for key in DEFINITIONS if f"{base}_".startswith(f"{key}_")), key=len, default="")
     entry = DEFINITIONS.get(stem, Definition("", ""))

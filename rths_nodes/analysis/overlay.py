@@ -76,7 +76,7 @@ class Difference(NamedTuple):
     """Difference of a history from the first test, in ``unit``.
 
     ``rms`` and ``largest`` are the rms and the largest difference, which occurs ``at`` (s). The shares are
-    relative to the rms and the peak of the first test, and NaN if its history is zero.
+    relative to the rms and the peak of the first test, and NaN if the first history is zero.
     """
 
     rms: float
@@ -123,7 +123,7 @@ def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
 
 
 def on_times(time: Array, time_of_values: Array, values: Array) -> Array:
-    """Return ``values`` at ``time``; NaN outside ``time_of_values`` and next to NaN. Both times must rise."""
+    """Return ``values`` at ``time``; NaN outside ``time_of_values`` and next to NaN. Both times must increase."""
     n = min(len(time), len(time_of_values))
     if n and np.allclose(time[:n], time_of_values[:n], rtol=0.0, atol=EQUAL):
         return np.append(values[:n], np.full(len(time) - n, np.nan))
@@ -157,7 +157,7 @@ def rung_differences(run: Run, level: float, before: Run, level_before: float) -
     """Return the relative differences between two runs after the soft start.
 
     The runs are compared at the integration steps, which do not depend on the time ratio. A replayed history has
-    a step in each sample, so runs of equal ratio are compared at the longer of their steps. Histories are divided
+    a step in each sample, so runs of equal ratio are compared at the longer step. Histories are divided
     by the level, because the response of a linear test is proportional to the level. The keys are ``displacement
     of AXIS`` and ``force of AXIS``. A difference is NaN if the axis moved only in ``run``.
     """

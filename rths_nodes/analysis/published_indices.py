@@ -105,7 +105,7 @@ def legend(kind: str, names: Sequence[str]) -> str:
 
 
 def published_indices(evaluation: Evaluation) -> Published:
-    """Return the indices of the scenario's set. Both dicts are empty if it names no set or no sample is evaluated.
+    """Return the indices of the scenario's set. Both dicts are empty without a set or without evaluated samples.
 
     Raises ConfigError if the recording is incomplete or the structure cannot be built.
     """
@@ -152,7 +152,7 @@ def _compared(evaluation: Evaluation, several: bool) -> _Compared:
     numerical = np.asfortranarray(evaluation.run.dof_displacement[rows_of(steps)])
     exact = np.asfortranarray(reference_displacement(evaluation.assembly)[rows_of(steps - evaluation.first_step)])
     floors = STORIES
-    if not several:  # the recorded columns of the floors above the first
+    if not several:  # use the recorded columns of the floors above the first
         structure = evaluation.assembly.full_structure
         assert structure is not None  # reference_displacement requires a structure
         columns = {name: column for column, name in enumerate(evaluation.run.dof_names)}
@@ -215,7 +215,7 @@ def published_lag(target: Array, measured: Array, delay: Delay | None = None) ->
     """Return J1, the lag (0 to 49 samples) at which ``measured`` correlates most with ``target``.
 
     Both histories are ``(n,)``. The correlation is Pearson's. ``delay`` may hold sums over these histories,
-    without the first and last ``longest`` measurements.
+    except over the first ``longest`` and the last ``longest`` measurements.
     """
     n = len(target)
     lags = np.arange(min(LONGEST_LAG, n - 1))
@@ -232,7 +232,7 @@ def published_lag(target: Array, measured: Array, delay: Delay | None = None) ->
         ends = np.append(ends, end)
     x_total, squares_of_x = middle[0] + ends.sum(), middle[1] + ends @ ends
     y_total, squares_of_y = middle[2] + targets.sum(), middle[3] + targets @ targets
-    if not (squares_of_x and squares_of_y):  # a test that ends before any motion
+    if not (squares_of_x and squares_of_y):  # the test ended before any motion
         return 0
     last = targets[len(targets) - len(lags) + 1 :][::-1]
     later, earlier = rest(x_total, first), rest(y_total, last)

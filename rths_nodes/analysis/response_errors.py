@@ -96,7 +96,7 @@ def _linear_response(assembly: Assembly) -> LinearResponse:
 def linear_displacement(assembly: Assembly) -> Array:
     """Return the displacement, ``(steps + 1, n_dof)`` m. Do not change the array, because tests may share it."""
     structure = assembly.structure
-    assert structure is not None  # states_its_test
+    assert structure is not None  # callers have checked states_its_test
     step = np.array(assembly.scenario.step)
     key = (step, *combined(structure), combined_load(structure), assembly.ground_acceleration)
     return _displacements.result(
@@ -197,7 +197,7 @@ class _Whole:
             registry.build("specimen", scenario.model_of(axis, "specimen")) for axis in scenario.axes
         ]
         tested, masses = structure.experimental_mass, [specimen.mass for specimen in self._specimens]
-        if any(masses) and not tested.any():  # not declared: the mass of the specimens at small rotations
+        if any(masses) and not tested.any():  # mass not declared: use the specimens' mass at small rotations
             axes_of, forces_of = transformation(assembly)
             tested = forces_of @ np.diag(masses) @ axes_of
         self._inverse = np.linalg.inv(structure.mass + tested)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Partition of a structure into numerical and experimental part, and vibration of the whole structure.
 
-The structure declares the experimental part. Otherwise models or measured stiffnesses of the specimens give this
-part.
+The structure declares the experimental part; otherwise models or measured stiffnesses of the specimens give it.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Ma
     if all(axis.specimen is not None for axis in axes):
         try:
             small = [SmallSpecimen.of(registry.build("specimen", axis.specimen)) for axis in axes]
-        except ValueError:  # not linear at small motion
+        except ValueError:  # a specimen is not linear at small motion
             return unknown
         rows = [(specimen.mass, specimen.damping, specimen.slope) for specimen in small]
         mass, damping, stiffness = (np.diag(column) for column in zip(*rows, strict=True))

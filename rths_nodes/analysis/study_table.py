@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table of a study, with one row per run, and functions that evaluate the table."""
+"""Table of a study, with one row per run, and its evaluation."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class StudyTable:
         return spreads
 
     def summary(self, index: str) -> list[tuple[str, list[str]]]:
-        """Return each group with its finished runs, median, low, high and worst magnitude, as texts."""
+        """Return each group with its finished runs, median, low, high and worst magnitude, as strings."""
         return [
             (row.group, [row.finished, *map(in_cell, (row.median, row.low, row.high, row.worst))])
             for row in self.spreads(index)
@@ -138,7 +138,7 @@ class StudyTable:
     def worst(self, index: str, count: int, group: str = "") -> list[int]:
         """Return at most ``count`` rows with the largest magnitudes of an index; unfinished runs come first.
 
-        Only rows of ``group`` count, or all rows if ``group`` is empty.
+        Only rows of ``group`` are considered, or all rows if ``group`` is empty.
         """
         rows = self.groups[group] if group else np.arange(len(self))
         size = np.where(self.finished, np.abs(self.values(index)), np.inf)[rows]
@@ -147,7 +147,7 @@ class StudyTable:
 
 
 def percentile(size: Array, percent: float) -> float:
-    """Return a percentile of magnitudes without NaN: inf if it falls among the failed runs, NaN if no run remains.
+    """Return a percentile of magnitudes, ignoring NaN: inf if it falls among failed runs, NaN if no run remains.
 
     Below the median, the percentile is rounded down to the value of a run, and above the median it is rounded up.
     """

@@ -29,7 +29,7 @@ HOPS = (
 """Parts of the loop, in order. Each part is the work of one node, except ``transport``. The mean of ``transport``
 is the mean time of the loop outside integrator and compensator."""
 THIN, DASH = "\u202f", "–"
-"""Thousands separator, and dash for missing values."""
+"""``THIN``: thousands separator. ``DASH``: dash for missing values."""
 _ASCII = {ord(DASH): "-", ord("−"): "-", ord(THIN): ""}
 
 
@@ -131,7 +131,7 @@ SCREEN, PAPER = "screen", "paper"
 STYLES = (SCREEN, PAPER)
 FORMATS = ("pdf", "svg")
 COLUMN, NARROWEST, WIDEST = 89.0, 60.0, 400.0
-"""Width of a journal column (default on paper), smallest width and largest width, mm."""
+"""Widths, mm. ``COLUMN``: journal column, the default on paper. ``NARROWEST``, ``WIDEST``: bounds of the width."""
 
 
 def check_width(millimetres: float) -> None:

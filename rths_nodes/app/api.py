@@ -297,9 +297,10 @@ def estimate(
     Returns
     -------
     dict of Estimate, or Prediction
-        By axis: ``tracking`` and ``loading``, each with its ``delay`` (s), and ``suggested`` parameters by
-        compensator. With ``set``: ``runs`` and ``indices`` by name (``measured``, ``predicted, nothing changed``,
-        ``predicted``). A nonempty ``discrepancy`` is the reason not to use the prediction.
+        Without ``set``, by axis: ``tracking`` and ``loading``, each with a ``delay`` (s), and ``suggested``
+        parameters by compensator. With ``set``: ``runs`` and ``indices`` by name (``measured``,
+        ``predicted, nothing changed``, ``predicted``). A nonempty ``discrepancy`` is the reason not to use the
+        prediction.
 
     Raises
     ------
@@ -397,7 +398,7 @@ def identify(
     -------
     Identified, or Fit
         ``fit`` with its ``error``, ``delay`` (s) with its ``delay_range``, and the ``measured`` response. For
-        ``identified_inverse`` the fit itself: ``coefficients``, ``deviation``, ``error``.
+        ``identified_inverse``, a Fit: ``coefficients``, ``deviation``, ``error``.
 
     Raises
     ------
@@ -441,10 +442,7 @@ def identify(
 
 @contextmanager
 def _folder(out: Place | None) -> Iterator[Path]:
-    """Yield the folder ``out``, or a temporary folder if ``out`` is None.
-
-    The temporary folder is deleted unless an error occurs.
-    """
+    """Yield the folder ``out`` or, if None, a temporary folder, which is deleted unless an error occurs."""
     if out is not None:
         yield Path(out)
         return
@@ -553,7 +551,7 @@ def tune(
     scenario, overrides, rig, case
         As in :func:`load`.
     parameters : dict, or sequence of str
-        Ranges (low, high) by key, where None means one third to three times the value, or texts
+        Ranges (low, high) by key, where None means one third to three times the value, or strings
         ``KEY[=LOW:HIGH]``. Default: the positive numbers of the compensator.
     index : str
         Index to minimise, named as in ``rths compare``.
@@ -573,7 +571,7 @@ def tune(
     Returns
     -------
     Tuned
-        ``values`` by key; index of the worst case without (``before``) and with these values (``worst``);
+        ``values`` by key; ``before`` and ``worst``, the index in the worst case without and with these values;
         ``assignments``, which are overrides for :func:`run`.
 
     Raises
@@ -636,19 +634,19 @@ def scoreboard(
     laws : sequence of str, class, Kernel or function
         Compensators; by default all registered compensators and all in ``settings``.
     settings : path-like, or dict
-        Settings by compensator: a shipped name, a file, or data. Missing settings are identified.
+        Settings by compensator, as data, file, or name of a shipped file. Missing settings are identified.
     cases : sequence of str
         Cases to run; by default all cases that set no compensator.
     plants : int, optional
         Number of plants in addition to the nominal plant; by default 100 if the scenario has scatter, else 0.
     noise_seeds, seed : int
-        Number of noise seeds; seed of the plants.
+        ``noise_seeds``: number of noise seeds. ``seed``: seed of the plants.
     records : sequence of str
         Published ground motions; by default the scenario's ground motion.
     indices : sequence of str
         Indices to show, named as in ``rths compare``.
     rank, response : str, optional
-        Ranking index, by default the tracking error; index of the response in the figure.
+        ``rank``: ranking index, by default the tracking error. ``response``: response index in the figure.
     tune : int
         Number of candidates for tuning each law before scoring: 0, or at least 8.
     training, training_plants

@@ -31,7 +31,7 @@ GROUPS = {
     "create and look up": ("new", "schema", "list", "params", "layouts", "cite"),
 }
 """Sub-commands by purpose. The module of the command NAME defines ``NAME_arguments(add)`` and
-``NAME_command(options)``, which returns the exit code; None is 0."""
+``NAME_command(options)``, which returns the exit code, or None for 0."""
 COMMANDS = [name for group in GROUPS.values() for name in group]
 MODULES = {
     "procedures": ("test", "commission"),
@@ -53,13 +53,12 @@ REPLACED = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sub-command and return its exit code."""
     with unfailing_output():
         return _run(arguments)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    """Import the modules here, so that Ctrl-C during the imports causes no traceback."""
+    """Run a sub-command and return its exit code. Ctrl-C during the imports must not cause a traceback."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
     with exit_at_once(ExitCode.HELD):
         find_ros()

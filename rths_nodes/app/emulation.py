@@ -151,7 +151,7 @@ class Saboteur:
         return [came, *more]
 
     def frozen(self, sample: int) -> float:
-        """Return the number of ticks to freeze at tick ``sample``, or infinity. Exit if the process must die."""
+        """Return the number of ticks to freeze at tick ``sample``, 0 to infinity. Exit if the fault DIE is due."""
         for plan in self._plans:
             if plan.sample == sample and plan.kind == DIE:
                 os._exit(1)
@@ -212,7 +212,7 @@ class Planted:
         return limits
 
     def waits(self, bridged: int, watchdog: int, dt: float) -> tuple[int, int]:
-        """Return the samples that the receiver bridges, and those after which it ends the session."""
+        """Return the number of missing samples to bridge, and the number after which the session ends."""
         longest = int(LONGEST_S / dt)
         if ENDLESS in self._kinds:
             return longest, longest + 1
@@ -260,7 +260,7 @@ applies instead until the test computer closes the session."""
 LAG_S = 0.1
 """Allowed lag of an actuator, s: three times the largest lag of the package's actuators."""
 PERSISTENCE_S = 0.005
-"""Time for which force or tracking error exceeds its limit before the receiver stops the rig, s."""
+"""Time for which force or tracking error must exceed its limit before the receiver stops the rig, s."""
 SLIPPED = "ticks by which its clock was late"
 """Name of the count of periods that this process has missed. The rig rests during these periods."""
 IN_ORDER = 2
@@ -296,7 +296,7 @@ def receiver_limits(limits: Limits, away: float, gains: calibration.Gains) -> Re
 def receiver_loads(
     axes: Mapping[str, Axis], gains: Sequence[calibration.Gains], moved: Sequence[str], dt: float
 ) -> list[ReceiverLoad]:
-    """Return a force loop for each axis, in port units; empty unless a controller closes the loop."""
+    """Return the controller's force loop of each axis, in port units; an empty loop if the controller has none."""
     names, loads = list(axes), list[ReceiverLoad]()
     for axis, gain in zip(axes.values(), gains, strict=True):
         far, control = load_of(axis), axis.force_control
@@ -710,5 +710,5 @@ class Emulator:
         if self.switches.out():
             return
         address = socket.inet_ntoa((sender >> 16).to_bytes(4, "big")), sender & 0xFFFF
-        with suppress(OSError):  # treat as lost in transit
+        with suppress(OSError):  # treat the datagram as lost
             self._socket.sendto(data, address)

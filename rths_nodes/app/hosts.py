@@ -148,7 +148,7 @@ def run(
     if chosen.record:
         bag.check_free(Path(chosen.record))
         kept = files.with_copied_files(loaded, Path(chosen.record), columns_only=True)
-        if kept is not loaded:  # the recording contains the history files
+        if kept is not loaded:  # use the recording's copies of the history files
             loaded, embedded = kept, _loop(kept, chosen, port)
     samples = loaded.samples
     watch = (lambda sample: progress(sample, samples)) if progress else None, interrupted, starting
@@ -199,9 +199,10 @@ def _loop(scenario: Scenario, chosen: RunOptions, port: Port | None = None) -> L
 
 
 def _engine(loop: Loop, chosen: RunOptions, preferred: str) -> Loop | KernelLoop | ExecutiveLoop:
-    """Return the loop of the chosen engine. By default, the loop of a recorded test runs stage by stage.
+    """Return the loop of the chosen engine.
 
-    The recording then grows during the test. Raises ConfigError if a kernel is missing or cannot be translated.
+    By default, a recorded test runs stage by stage, so that the recording grows during the test. Raises
+    ConfigError if a kernel is missing or cannot be translated.
     """
     engine = preferred if chosen.engine == options.AUTO else chosen.engine
     if engine == EXECUTIVE:

@@ -114,7 +114,7 @@ class Run(run.Run):
             import pandas
         except ImportError:
             raise ConfigError("to_dataframe: needs pandas (pip install pandas)") from None
-        # values of the last step are missing: pandas fills shorter columns with nan
+        # some columns lack values of the last step; pandas fills them with NaN
         histories = run.columns_of(self._group(table))
         series = {name: pandas.Series(values) for name, values in histories.items()}
         return pandas.DataFrame(series).set_index(next(iter(series)))

@@ -35,7 +35,7 @@ NAMES = {1: "standard output", 2: "standard error"}
 def unfailing_output() -> Iterator[None]:
     _fill_descriptors()
     before = sys.stdin, sys.stdout, sys.stderr
-    sys.stdin = sys.stdin or io.StringIO()  # if closed, use empty input
+    sys.stdin = sys.stdin or io.StringIO()  # replace a closed stdin with empty input
     sys.stdout, sys.stderr = _unfailing(sys.stdout), _unfailing(sys.stderr)
     try:
         yield

@@ -49,7 +49,7 @@ EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION = (
     "limits of the controller",
     "calibration",
 )
-"""Causes whose results two persons witness. Version 0.10 added these causes."""
+"""Trials that two persons witness, since version 0.10."""
 VOID = (
     "a valve, a load cell or a displacement sensor",
     "the servo-controller or its firmware",
@@ -60,7 +60,7 @@ VOID = (
 
 @dataclass
 class CommissioningRow:
-    """One trial of a commissioning, as texts with units. ``stated`` is the expected behaviour.
+    """One trial of a commissioning. Fields are strings with units; ``stated`` is the expected behaviour.
 
     ``speed`` is also shown as a fraction of the limit. ``resolution`` is the smallest difference that the trial
     can show. Both are empty in files of version 0.9.0.
@@ -169,7 +169,7 @@ def _as_before(data: object) -> object:
 
 
 def barred(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return the reasons that forbid motion, as one text; empty if there are none. An unknown build is None."""
+    """Return the reasons that forbid motion, or an empty string. An unknown ``build`` is None."""
     missing = "there is no RIG.commissioned.yaml next to the rig file"
     reasons = [missing] if result is None else _reasons(result, scenario, build, now)
     if not reasons:

@@ -76,7 +76,7 @@ class Outcome:
 def checked_loop(
     scenario: Scenario, make: Callable[[Assembly], Loop] | None = None, port: Port | None = None
 ) -> Loop:
-    """Build the loop of a scenario, by ``make`` and with ``port``. Raises ConfigError if it cannot run."""
+    """Build the loop of a scenario with ``make`` and ``port``. Raises ConfigError if the scenario cannot run."""
     assembly = Assembly(scenario, port)
     try:
         assembly.codec()

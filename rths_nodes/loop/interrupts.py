@@ -27,8 +27,8 @@ REQUESTS: dict[int, str] = {
 }
 
 SAME_REQUEST_S = 1.0
-"""Time within which repeated signals are one request, s. Shells, launch and ``timeout`` can repeat the signal that
-the terminal sends."""
+"""Time within which repeated signals count as one request, s. Shells, launch and ``timeout`` can repeat the signal
+that the terminal sends."""
 
 Handler = Callable[[int], None]
 
@@ -87,7 +87,7 @@ def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def raised_at_once() -> Iterator[Callable[[], None]]:
-    """Raise KeyboardInterrupt at a stop request. The yielded function raises a suppressed exception again."""
+    """Raise KeyboardInterrupt at a stop request. The yielded function repeats a suppressed exception."""
     asked = False
 
     def ask(_: int) -> None:
@@ -128,7 +128,7 @@ def ignore_stop_signals() -> None:
 
 
 def begun(work: Callable[[], T], name: str) -> Future[T]:
-    """Start ``work`` in a thread with the context of the caller, so that one stop ends the work of one act."""
+    """Start ``work`` in a thread with the caller's context, so that stopping the caller's act stops ``work``."""
     from concurrent.futures import Future
 
     future: Future[T] = Future()

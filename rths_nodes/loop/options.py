@@ -56,7 +56,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
     """Return the names of an option: ``everywhere`` in all interfaces, ``places`` by interface.
 
-    Further keys are ``metavar``, and ``roles``: the nodes with this parameter (default: all), as one text.
+    Further keys are ``metavar``, and ``roles``: the nodes with this parameter (default: all), as one string.
     """
     return {interface: name for name in everywhere for interface in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 
@@ -269,8 +269,8 @@ def options(interface: str) -> dict[str, Option]:
 def run_options(values: Mapping[str, object], interface: str = PYTHON, **fixed: object) -> RunOptions:
     """Return RunOptions from ``values``, whose keys are option names of ``interface``. None selects the default.
 
-    ``fixed`` holds fields for which the interface has no option. Paths are converted to text. Raises ConfigError
-    if a name or a value is invalid.
+    ``fixed`` holds fields for which the interface has no option. Paths are converted to strings. Raises
+    ConfigError if a name or a value is invalid.
     """
     known_options, data = options(interface), DEFAULTS.get(interface, {}) | fixed
     for name, value in values.items():

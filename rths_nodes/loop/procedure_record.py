@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record of a procedure: general data, acts, offsets, checks and rungs.
 
-``recording/procedure.py`` stores the record next to the recordings of the rungs. Times are ISO 8601 texts with
-their offset from UTC. Numbers are in SI units, by axis name.
+``recording/procedure.py`` stores the record next to the recordings of the rungs. Times are ISO 8601 strings with a
+UTC offset. Values of axes are mappings from axis name to number, in SI units.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ RUNGS = {
     )
 }
 REDUCED, FULL = ("d", "e", "f"), "g"
-"""Names of the rungs at a reduced level, which must stay below the elastic limit of the specimen, and name of the
+"""``REDUCED``: rungs at a reduced level, which must stay below the elastic limit of the specimen. ``FULL``: the
 complete test."""
 
 
@@ -63,7 +63,7 @@ def moves(name: str) -> bool:
 
 @dataclass
 class AxisOffsets:
-    """Mean and rms scatter of displacement (m) and force (N) at rest; active command, NaN if unknown."""
+    """Mean and rms scatter of displacement (m) and force (N) at rest; active ``command``, NaN if unknown."""
 
     displacement: float
     displacement_scatter: float
@@ -89,7 +89,7 @@ class AxisChecks:
 
     ``stiffness`` (N/m) is the measured value. ``expected``, ``low`` and ``high`` (N/m) come from the rig file.
     ``static_error`` (m) is the command minus the displacement at the end of the move. ``static_error_force`` (N)
-    is the change of the force until then. ``late`` (s) is the delay of the displacement. ``lost_motion`` (m) is
+    is the change of the force in the move. ``late`` (s) is the delay of the displacement. ``lost_motion`` (m) is
     the travel of the command that does not change the displacement. A value is None if it was not determined.
     """
 
@@ -158,7 +158,7 @@ class Note:
 
 @dataclass
 class RungRecord:
-    """Record of one rung. ``differences`` (relative rms) are from an earlier rung and from the rehearsal."""
+    """Record of one rung. ``differences`` from an earlier rung and from the rehearsal are relative rms values."""
 
     name: str
     started: str
@@ -197,7 +197,7 @@ class RungRecord:
     armed_by: list[str] = field(default_factory=list)
     mandate: str = ""
     run: int = 0
-    """Hash of the mandate, and number of the run, of a rung h in versions up to 0.9.0."""
+    """Hash of the ``mandate``, and number of the ``run``, of rung h in versions up to 0.9.0."""
 
     @property
     def not_valid(self) -> str:
@@ -337,12 +337,12 @@ class ProcedureRecord:
 
 OK = "ok"
 DIFFERS = 0.1
-"""Largest relative rms difference at which a rung has the verdict ok."""
+"""Largest relative rms difference at which a rung has the verdict ``OK``."""
 REHEARSAL = " to its rehearsal"
 
 
 def largest(differences: Mapping[str, float]) -> float:
-    """Return the largest difference from the rehearsal, otherwise from another rung: 0 if none, inf for NaN."""
+    """Return the largest difference from the rehearsal, otherwise from the other rung; 0 if none, inf for NaN."""
     of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
     return max(
         (math.inf if math.isnan(value) else value for value in of_rehearsal or differences.values()), default=0.0

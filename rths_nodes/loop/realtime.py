@@ -23,8 +23,8 @@ SWITCH_S = 1e-4
 """Time after which another Python thread must yield to the loop, s."""
 
 STARVING_S, KILLED_S = 1, 3
-"""CPU time without sleep under SCHED_FIFO after which the loop aborts, and after which the kernel kills the
-process, s."""
+"""CPU time without sleep under SCHED_FIFO, s: after ``STARVING_S`` the loop aborts, after ``KILLED_S`` the kernel
+kills the process."""
 RESTED_S = 0.001
 
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
@@ -47,12 +47,12 @@ def not_scheduled(problem: str) -> str:
 
 @contextmanager
 def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
-    """Use real-time settings in the ``with`` block if ``wanted``; yield a list of texts, one per refused setting.
+    """Use real-time settings in the ``with`` block if ``wanted``; yield a list with one text per refused setting.
 
     All threads are changed, because threads of the middleware do not inherit the scheduling. Real-time scheduling
-    is not for lockstep, because under SCHED_FIFO the kernel throttles a process that never sleeps. A process that
-    hangs would block its processor: ``Starving`` is raised in such a process, and the kernel kills it later if
-    necessary.
+    must not be used in lockstep, because under SCHED_FIFO the kernel throttles a process that never sleeps. A
+    process that hangs would block its processor: ``Starving`` is raised in such a process, and the kernel kills it
+    later if necessary.
     """
     refused: list[str] = []
     if not wanted:
@@ -64,7 +64,7 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     with ExitStack() as stack:
         stack.callback(gc.enable)
         stack.callback(gc.unfreeze)  # Otherwise the middleware's garbage would never be freed.
-        _guard(stack)  # Before the rest, because a middleware thread can hang once its scheduling changes.
+        _guard(stack)  # Before other settings, because a middleware thread can hang once its scheduling changes.
         if problem := _lock_memory(stack):
             refused.append(not_locked(problem))
         if problem := _keep_awake(stack):

@@ -59,7 +59,7 @@ class LateData:
         return f"{self.missed:.0f} ticks missed, {self.bridged:.0f} bridged"
 
     def not_valid(self, samples: float) -> str:
-        """Return the reasons why a test of ``samples`` samples is not valid, as one text; empty if it is valid."""
+        """Return the reasons why a test of ``samples`` samples is not valid, or an empty string."""
         late, reasons = self.bridged + self.missed, []
         if late > MOST_LATE * (max(samples, 0) + self.missed):
             share = min(100.0, 100.0 * late / (samples + self.missed)) if samples > 0 else 100.0

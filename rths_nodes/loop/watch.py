@@ -175,7 +175,7 @@ MOVING = frozenset(
 BEGINS = frozenset((State.IDLE, State.CONNECTED, State.FINISHED))
 """States in which a port is opened, so that the counter of the rig can restart."""
 SEEN_S = 0.25
-"""Time in which a moving axis travels by more than ``rest``, s."""
+"""Time within which a moving axis travels by more than ``rest``, s."""
 PIECES = 10
 COUNTED_S = 1.0
 """Time over which the watcher compares the test's counter with its own clock, s."""
@@ -373,7 +373,7 @@ class Watch:
         self.ended = self.ended or reason
 
     def judge(self, now: float) -> str:
-        """Compare the messages due at ``now`` (s). Return the reason why the pulse has ended; else empty."""
+        """Compare messages due at ``now`` (s); return the reason for the end of the pulse, or an empty string."""
         suspended = now - self._judged_at
         self._judged_at = now
         if self.ended or not self._own:
@@ -499,7 +499,6 @@ PER_S = 1e4
 
 
 def pulses(period: float) -> Iterator[bytes]:
-    """Yield the pulses of a new session."""
     session = secrets.randbelow(2**32 - 1) + 1
     for counter in count(1):
         body = BODY.pack(MAGIC, VERSION, round(period * PER_S), session, counter & 0xFFFFFFFF)

@@ -74,7 +74,7 @@ class Offsets:
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool) -> Offsets:
-        """Return confirmed offsets. Raises ConfigError for a large tare or, unless ``simulated``, no scatter."""
+        """Return confirmed offsets. Raises ConfigError for a large tare or, unless ``simulated``, zero scatter."""
         problems, readable = Problems(), np.isfinite(self.active)
         from_command = self.displacement - np.where(readable, self.active, 0.0)
         for index, (name, axis) in enumerate(axes.items()):
@@ -148,7 +148,7 @@ class ToSign:
 
 
 class Clearance:
-    """Collects the findings of checks in ``record`` on the rig's ``axes``, and signatures of the operator.
+    """Collects findings of checks on the rig's ``axes``, and signatures of the operator, in ``record``.
 
     ``cautions`` concern values in the scenario and the rig file. Their signatures remain valid after a new check.
     """
@@ -168,7 +168,7 @@ class Clearance:
         self._signed = self.signed_cautions
 
     def signed_before(self, earlier: Mapping[str, str]) -> None:
-        """Copy signatures from earlier tests on the same rig; ``earlier`` maps texts of items to signatures."""
+        """Copy signatures of earlier tests on the rig; ``earlier`` maps the text of an item to a signature."""
         for caution in self.cautions:
             if caution.words in earlier and caution.words not in self._signed:
                 self._signed.add(caution.words)

@@ -44,7 +44,7 @@ PATIENCE_S = 10.0
 
 
 class HoldLoop:
-    """Calls ``tick`` in a thread every ``interval`` s; continuously if it is 0, never if it is None.
+    """Calls ``tick`` in a thread every ``interval`` s; continuously if the interval is 0, never if None.
 
     Between :meth:`borrow` and :meth:`give_back` another thread drives the rig. ``failed`` receives the error that
     ends the loop.
@@ -155,7 +155,7 @@ def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = l
 
 
 def awaited(port: Port, sleep: Callable[[float], None], lost_if_nan: bool) -> Measurement:
-    """Return the next Measurement. If ``lost_if_nan``, one without displacements raises PortError."""
+    """Return the next Measurement. If ``lost_if_nan``, NaN in all displacements raises PortError."""
     wait = port.wait or sleep
     while not port.ready():
         wait(0.001)  # polling interval, if the port cannot wait
@@ -199,7 +199,7 @@ class RigDrive:
         self.hold_loop = HoldLoop(lambda: self.tick(), interval, self._fail)
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self.begins: Callable[[], None] = lambda: None
-        """Function to call with the next motion."""
+        """Function to call when the next motion begins."""
         self._modes = self._before_modes = b""
         self._motion: GuidedMotion | None = None
         self._stop: SafeStop | None = None
@@ -406,7 +406,7 @@ class RigDrive:
         self._before_modes = b""
 
     def held(self, before: Array, last: Array, modes: tuple[bytes, bytes]) -> tuple[Array, Array]:
-        """Return the last two commands ``(n_axes,)`` in m, at the position of an axis if a command is in N."""
+        """Return the last two commands ``(n_axes,)`` in m; the position of the axis replaces a command in N."""
         there = replace(self.measured, displacement=self.measured.displacement - self.shift)
         return held_places((before.copy(), last.copy()), modes, 0, there)
 

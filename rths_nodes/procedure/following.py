@@ -70,8 +70,8 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
 def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
     """Return the reason if the controller does not follow the last command ``sent``, otherwise an empty string.
 
-    Axes in force control are not checked: each is held where its loop has moved it, and follows only changes of
-    the command.
+    Axes in force control are not checked: such an axis is held where its loop has moved it, and follows only
+    changes of the command.
     """
     for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
         bound = max(MOVED * _range(axis, "command"), axis.output.resolution)
@@ -99,7 +99,7 @@ class LossWatch:
     """Determines from each Measurement whether the rig of ``scenario`` follows its commands.
 
     ``reason`` is the reason why the rig does not follow, or an empty string. ``count`` is the number of losses,
-    and ``last`` the last reason. ``pressure`` and control ``modes`` are those at the begin. If an axis is
+    and ``last`` the last reason. ``pressure`` and control ``modes`` are the initial values. If an axis is
     force-controlled, modes and active commands are ignored.
     """
 
@@ -146,7 +146,7 @@ class LossWatch:
         if reason or pressure == HYDRAULICS_LOW:
             return
         rests = self._still >= self.taken_after
-        if rests and (np.abs(self._measured[-1] - self._measured[0]) <= self._at_rest).all():  # NaN in motion
+        if rests and (np.abs(self._measured[-1] - self._measured[0]) <= self._at_rest).all():  # NaN means motion
             missed = measured.displacement - sent
             self._missed = np.where(by_force(modes), np.nan, missed) if modes else missed
         elif led_on:
@@ -308,7 +308,7 @@ class Following:
         self.warnings: list[str] = []
 
     def slow(self, command: Array, measured: Measurement) -> str:
-        """Return the reason to stop a slow motion after the untared ``command`` ``(n_axes,)`` m, or empty text."""
+        """Return the reason to stop a slow motion, or an empty string; ``command`` ``(n_axes,)`` m is untared."""
         return self._why(command, measured, True)
 
     def test(self, command: Command, shown: Measurement, paused: bool) -> str:

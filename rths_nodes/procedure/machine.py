@@ -144,8 +144,8 @@ class SessionMachine:
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
         """Context of an act. An act inside another act is part of the outer act; one stop ends both.
 
-        Raises ActRefused if the number of stops or the state differs from ``seen``. Comparison and begin of the
-        act share one lock, so that no stop can occur in between.
+        Raises ActRefused if the number of stops or the state differs from ``seen``. The comparison and the begin
+        of the act share a lock, so that no stop can occur in between.
         """
         if (outer := self.under_way) is not None:
             yield outer

@@ -43,7 +43,7 @@ FEWEST = 8
 STILL = 1e-6
 """Largest change between windows that counts as rest, as a fraction of the stroke and of the force limit."""
 STILL_BY_STEP = np.array([[1e-3], [1e-5]])
-"""The same, as fractions of the smallest step and of the load cell's range."""
+"""Like ``STILL``, but as fractions of the smallest step and of the load cell's range."""
 CERTAIN = 4.0
 """Smallest significant difference between two means, in standard deviations of the difference."""
 GENTLE = 0.1
@@ -55,7 +55,7 @@ SLOW = 0.02
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """Outcome of a motion: ``reason`` of its safe stop, or empty. A stop by the operator has not ``tripped``."""
+    """Outcome of a motion: ``reason`` of its safe stop, or empty. An operator's stop leaves ``tripped`` false."""
 
     reason: str = ""
     tripped: bool = False
@@ -63,7 +63,7 @@ class DriveOutcome:
 
 @dataclass
 class GuidedMotion:
-    """Motion along the generator that ``steps`` makes, which returns the ``result``; ``watch`` may stop it.
+    """Motion along a generator from ``steps``, whose return value is the ``result``; ``watch`` may stop it.
 
     ``steps`` receives the last command before the motion, because a lost rig may have moved since the request.
     ``modes`` returns the control modes in the last command, one byte per axis; empty bytes mean displacement.
@@ -88,7 +88,6 @@ class GuidedMotion:
 
 
 def hold(command: Array, samples: int) -> Steps[list[Measurement]]:
-    """Hold ``command`` for ``samples``. Return the Measurements."""
     seen: list[Measurement] = []
     for _ in range(samples):
         seen.append((yield command))
@@ -129,9 +128,9 @@ def positioning_velocities(scenario: Scenario) -> Array:
 
 @dataclass(frozen=True)
 class Stand:
-    """Rest of the rig: means and scatter (rms) of ``samples`` Measurements, ``(n_axes,)`` m and N.
+    """State of the rig at rest: means and scatter (rms) of ``samples`` Measurements, ``(n_axes,)`` m and N.
 
-    ``command`` is their common command. ``resting`` is false if a value was still changing.
+    ``command`` is the command of all these Measurements. ``resting`` is false if a value was still changing.
     """
 
     command: Array
@@ -146,7 +145,6 @@ class Stand:
 
 
 def averages(rows: Sequence[Measurement], *quantities: str) -> dict[str, Array]:
-    """Return means and scatters (rms) of the ``quantities``."""
     values = {name: np.array([getattr(row, name) for row in rows]) for name in quantities}
     mean = {name: column.mean(axis=0) for name, column in values.items()}
     return mean | {f"{name}_scatter": column.std(axis=0) for name, column in values.items()}
@@ -155,7 +153,7 @@ def averages(rows: Sequence[Measurement], *quantities: str) -> dict[str, Array]:
 class QuasiStatic:
     """Generates ramps and rests of the rig of ``scenario``, which is at ``command`` ``(n_axes,)`` m.
 
-    ``fine`` are smallest steps (m) and force ranges (N), for a closer check of rests than by the limits.
+    ``fine`` holds smallest steps (m) and force ranges (N), for a closer check of rest than with the limits.
     ``modes`` are the control modes in the last command, one byte per axis; empty bytes mean displacement.
     """
 

@@ -50,7 +50,7 @@ def program_of(scenario: Scenario) -> str:
 
 
 def armed_hash(scenario: Scenario) -> str:
-    """Return the hash by which a rung of ``scenario`` is armed. It covers the program of the scenario's engine."""
+    """Return the hash by which a rung of ``scenario`` is armed. The hash covers the program of the engine."""
     return scenario.whole_hash(program_of(scenario))
 
 
@@ -420,7 +420,7 @@ class RungPort(PortBefore):
 
 
 class UnsentPort(RungPort):
-    """Port of rung (c): the run drives the simulator ``answers``, while the rig is held and monitored."""
+    """Port of rung c: the run drives the simulator ``answers``, while the rig is held and monitored."""
 
     def __init__(self, drive: RigDrive, tares: Tares, answers: Port) -> None:
         super().__init__(drive, replace(Tares.none(len(tares.command)), command=tares.command))

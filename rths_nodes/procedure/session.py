@@ -50,7 +50,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class Test:
-    """Test that a session belongs to; by default without ``acts``, further guards and a written record."""
+    """Test that a session belongs to; by default without ``acts``, further guards or a written record."""
 
     acts: Mapping[str, Callable[..., str]] = {}
 
@@ -79,7 +79,7 @@ class Act:
     Each of the ``guards`` returns a reason to refuse the act, or an empty string. ``needed`` and ``optional`` are
     names of arguments. ``motion`` has the states during and after a guided motion. The operator can intervene in a
     ``lasting`` act. An act is also possible during another act and in a held rung if ``at_once``, and for other
-    nodes if ``anybody``. If it ``commits``, ``do`` evaluates the guards under the lock of its effect.
+    nodes if ``anybody``. If the act ``commits``, ``do`` evaluates the guards under the lock for its effect.
     """
 
     states: tuple[State, ...]
@@ -219,7 +219,6 @@ class GuardedRig(rungs.RungRig):
         return self.rung is not None and self.rung.requests.held
 
     def possible(self) -> dict[str, str]:
-        """Return the result of :meth:`why_not` for each act."""
         with self.lock:
             self._leave_start()
             return {act: self._reason(act) for act in ACTS}
@@ -255,7 +254,7 @@ class GuardedRig(rungs.RungRig):
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        """If the rig or the clock has ended the state at rest, leave it.
+        """Leave a state at rest that the rig or the clock has ended.
 
         If another thread holds the lock, do nothing, except after a failure of the drive.
         """
@@ -305,8 +304,8 @@ class GuardedRig(rungs.RungRig):
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Context of the motions of ``act``: enter state ``motion[0]`` of the act, and at the end ``motion[1]``.
 
-        After a stop or an error, the state becomes HELD or TRIPPED instead. ``begins`` is called with the first
-        motion. A refusal before the first motion changes nothing.
+        After a stop or an error, the state becomes HELD or TRIPPED instead. ``begins`` is called when the first
+        motion begins. A refusal before the first motion changes nothing.
         """
         drive, (state, then), entered = self.drive, ACTS[act].motion, False
 
@@ -554,8 +553,8 @@ class RigSession(GuardedRig):
     def run(self, runner: Callable[[Scenario, Port], rungs.RunOutcome]) -> records.RungRecord:
         """Run the armed rung.
 
-        ``runner`` runs its scenario on the lent port. Then the rung is disarmed. The rung is recorded before it
-        runs. If a file or the code has changed since arming, ActRefused is raised and the rung stays armed.
+        ``runner`` runs the rung's scenario on the lent port. Then the rung is disarmed. The rung is recorded
+        before it runs. If a file or the code has changed since arming, ActRefused is raised; the rung stays armed.
         """
         armed = self.rung  # a stop in another thread may disarm the rung
         if armed is not None and records.RUNGS[armed.name].moves:

@@ -46,7 +46,8 @@ LOUDEST = 8.0
 SEEN = 6.0
 """Smallest significant change of a mean, in standard deviations of the change."""
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
-"""Smallest significant changes of displacement and force, as fractions of travel and load cell range."""
+"""Smallest significant changes: ``LEAST_WAY`` of displacement, as a fraction of the travel; ``LEAST_FORCE`` of
+force, as a fraction of the load cell's range."""
 
 STAGES = (0.25, 0.5, 1.0)
 """Fractions of the travel at which the axis rests."""
@@ -64,7 +65,7 @@ travel, as a fraction of the small move."""
 LEAST, MOST = 0.67, 1.5
 """Bounds of the ratio of measured to expected stiffness. A ratio outside these bounds requires a signature."""
 SURE = 0.2
-"""Largest relative uncertainty of a stiffness that is compared."""
+"""Largest relative uncertainty at which a measured stiffness is compared with the expected stiffness."""
 SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator"
 
 
@@ -138,7 +139,7 @@ class AxisMove:
 
     @property
     def late(self) -> float:
-        """Lag of the displacement in the return motion, samples: area to the command, divided by the travel."""
+        """Lag of the return motion, samples: area between command and displacement, divided by the travel."""
         i, end, after = self.index, self.stands[-1], self.after
         assert after is not None
         start = np.array([end.command[i], end.displacement[i]])
@@ -154,7 +155,7 @@ class AxisMove:
         return not self.ended and self.after is not None
 
     def change(self, quantity: str, since: int = 0) -> Array:
-        """Return the change of ``quantity`` ``(n,)`` from the rest ``since`` to the last, along ``direction``."""
+        """Return the change of ``quantity`` ``(n,)`` from rest ``since`` to the last rest, along ``direction``."""
         last, first = (getattr(self.stands[rest], quantity) for rest in (-1, since))
         return np.asarray(self.direction * (last - first))
 
@@ -204,8 +205,8 @@ class RigKnowledge:
 class SmallMoves:
     """Generates the small moves of all axes of ``scenario``, and then small forces on force-controlled axes.
 
-    ``first`` is the rest before the moves. ``done`` and ``pressed`` contain moves and small forces. The rests of a
-    small force are before it, in force control, under the force, without the force, and after it.
+    ``first`` is the rest before the moves. ``done`` and ``pressed`` contain moves and small forces. A small force
+    has rests before it, in force control, under the force, without the force, and after it.
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge) -> None:
@@ -596,7 +597,7 @@ class _AxisJudge:
         change, other = float(move.change(quantity, FROM)[i]), float(move.change("auxiliary", FROM)[channel])
         scatter = math.hypot(getattr(end, f"{quantity}_scatter")[i], end.auxiliary_scatter[channel])
         noise = CERTAINTY * math.sqrt(2.0 / end.samples) * scatter
-        if not abs(change) > noise:  # or a value is NaN
+        if not abs(change) > noise:  # also if a value is NaN
             return NOT_VERIFIED
         noun, unit = ("displacement sensor", "m") if quantity == "displacement" else ("load cell", "N")
         text = (

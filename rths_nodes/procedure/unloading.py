@@ -348,7 +348,7 @@ class Way:
             )
 
     def _first_step(self, index: int, active: Places) -> Steps[None]:
-        """Move the axis towards less force until the force responds; write its column of the tangent."""
+        """Move the axis towards less force until the force responds; write the axis's column of the tangent."""
         start, before = self._walk.command, self._force
         direction = -np.sign(before[index]) or 1.0
         step = length = self._step[index]
@@ -360,7 +360,7 @@ class Way:
             why = yield from self._move(goal, active)
             gone = float(self._walk.command[index] - start[index])
             change = self._force - before
-            size, expected = abs(change[index]), abs(self._stiffness[index] * gone)  # NaN if it is unknown
+            size, expected = abs(change[index]), abs(self._stiffness[index] * gone)  # NaN: unknown stiffness
             if gone and size > self._felt[index] and not size < LEAST_ANSWER * expected:
                 break
             if why or length >= furthest:
@@ -411,7 +411,7 @@ class Way:
         if length and (np.abs(change) > self._seen)[active].any() and np.isfinite(tangent).all():
             missed = change[active] - tangent @ gone[active]
             updated = tangent + np.outer(missed, gone[active]) / length
-            # keep the tangent, because a secant of the wrong sign is due to noise or a reversal
+            # otherwise keep the tangent: a secant of the wrong sign is due to noise or a reversal
             if (np.diagonal(updated) * np.diagonal(tangent) > 0.0).all():
                 self._tangent[at] = updated
         return why

@@ -66,7 +66,6 @@ class Topic:
     section: str = ""
     """Section of a scenario that requires this topic; empty if always required."""
     package: str = "rths_nodes"
-    """Package of the message."""
 
     def wanted(self, scenario: object) -> bool:
         return not self.section or getattr(scenario, self.section) is not None
@@ -225,7 +224,7 @@ class NodeLocation:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Publisher or subscription. A test waits for the ``partners`` (full names) of an ``awaited`` one."""
+    """Publisher or subscription. If it is ``awaited``, the test waits for its ``partners`` (full names)."""
 
     key: str
     row: Topic

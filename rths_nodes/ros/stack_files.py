@@ -93,7 +93,7 @@ def _branch(path: str, rig: str, nodes: Iterable[str]) -> dict[str, object]:
 def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
     """Return the SROS 2 policy (XML text) for the rig in ``namespace``, with nodes of the given ``axes``.
 
-    The enclave ``/rths/test`` is for a process with all nodes, ``/rths/integrator`` etc. for a process with one.
+    The enclave ``/rths/test`` is for a process with all nodes, ``/rths/integrator`` for a process with one node.
     """
     rig = "/" + namespace.strip("/")
     profiles = {
@@ -161,7 +161,7 @@ def _under(rig: str, name: str) -> str:
 
 GROUND = "ground"
 THICK, WIDE, APART = 0.5, 6.0, 5.0
-"""Height, width and vertical distance of the slabs, as multiples of the stroke of the axis."""
+"""Height (``THICK``), width and vertical distance (``APART``) of the slabs, as multiples of the stroke."""
 
 
 def below(above: ElementTree.Element, tag: str, **attributes: str) -> ElementTree.Element:

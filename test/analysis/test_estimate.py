@@ -16,15 +16,8 @@ from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.identification.from_recording import (
-    delay_of_sine,
-    discrete_model,
-    discrete_model_spacing,
-    estimate,
-    first_order_alpha,
-    sine_frequency,
-    sine_of,
-)
+from rths_nodes.analysis.identification import from_recording
+from rths_nodes.analysis.identification.from_recording import delay_of_sine, discrete_model, estimate
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.recording.run import Run
 
@@ -102,7 +95,7 @@ def test_gain_and_lag_are_estimated_from_earthquake() -> None:
 
 @pytest.mark.parametrize(("rate", "samples"), [(1024.0, 5), (4096.0, 20), (10.0, 1)])
 def test_discrete_model_spacing_is_constant_time(rate: float, samples: int) -> None:
-    assert discrete_model_spacing(1.0 / rate) == samples
+    assert from_recording.discrete_model_spacing(1.0 / rate) == samples
 
 
 def test_tracking_delay_is_zero_after_compensation() -> None:
@@ -155,7 +148,9 @@ def test_recording_without_motion_is_refused() -> None:
 @pytest.mark.parametrize("frequency", [0.7, 1.0, 3.3])
 def test_sine_frequency_is_interpolated_in_spectrum(frequency: float) -> None:
     time = DT * np.arange(6000)
-    assert sine_frequency(2.0 + np.sin(2.0 * math.pi * frequency * time), DT) == pytest.approx(frequency, rel=1e-4)
+    assert from_recording.sine_frequency(2.0 + np.sin(2.0 * math.pi * frequency * time), DT) == pytest.approx(
+        frequency, rel=1e-4
+    )
 
 
 def test_other_motions_have_no_sine_frequency() -> None:
@@ -163,7 +158,7 @@ def test_other_motions_have_no_sine_frequency() -> None:
     two = np.sin(2.0 * math.pi * time) + np.sin(2.0 * math.pi * 3.0 * time)
     sweep = np.sin(2.0 * math.pi * (0.1 + 0.5 * time) * time)
     for history in (two, sweep, np.random.default_rng(1).normal(size=6000), time):
-        assert sine_frequency(history, DT) is None
+        assert from_recording.sine_frequency(history, DT) is None
 
 
 def test_soft_start_is_used_on_request() -> None:
@@ -193,7 +188,7 @@ def test_delay_and_amplitude_of_sine_are_exact(delay: float) -> None:
 
 def test_sine_amplitude_is_complex_cosine_minus_sine() -> None:
     history = 3.0 * np.cos(2.0 * np.pi * 1.7 * TIMES) - 4.0 * np.sin(2.0 * np.pi * 1.7 * TIMES)
-    assert sine_of(history, DT, 1.7) == pytest.approx(3.0 + 4.0j)
+    assert from_recording.sine_of(history, DT, 1.7) == pytest.approx(3.0 + 4.0j)
 
 
 def test_sine_fit_averages_noise() -> None:
@@ -216,10 +211,10 @@ def test_first_order_actuator_has_published_response() -> None:
 
 
 def test_alpha_is_delay_plus_one_sample() -> None:
-    assert first_order_alpha(0.0, DT) == 1.0
-    assert first_order_alpha(28.0 * DT, DT) == 29.0
+    assert from_recording.first_order_alpha(0.0, DT) == 1.0
+    assert from_recording.first_order_alpha(28.0 * DT, DT) == 29.0
     with pytest.raises(ValueError, match=r"delay = -0\.001 s"):
-        first_order_alpha(-0.001, DT)
+        from_recording.first_order_alpha(-0.001, DT)
 
 
 @pytest.mark.parametrize("spacing", [1, 5])
@@ -251,7 +246,7 @@ ONES = np.ones(100)
         (lambda: delay_of_sine(ONES, ONES, DT, 1.0), ("sine", "1 Hz")),
         (lambda: delay_of_sine(0.0 * ONES, ONES, DT, 1.0), ("sine", "1 Hz")),
         (lambda: delay_of_sine(ONES, ONES, DT, 0.0), ("frequency", "0 Hz")),
-        (lambda: sine_of(ONES[:2], DT, 1.0), ("three", "samples")),
+        (lambda: from_recording.sine_of(ONES[:2], DT, 1.0), ("three", "samples")),
         (lambda: discrete_model(ONES, ONES[1:], 5), ("must be equal",)),
         (lambda: discrete_model(ONES, ONES, 0), ("spacing", "0")),
         (lambda: discrete_model(ONES[:12], ONES[:12], 5), ("12", ">= 13")),

@@ -8,16 +8,8 @@ import pytest
 from coupled_rigs import DT, RIG, answers, noise, one_by_one, transfer_matrix
 from messages import naming
 
-from rths_nodes.analysis.identification.frequency_responses import (
-    NONE,
-    Experiment,
-    FrequencyResponse,
-    entry_fits,
-    fit,
-    fit_of,
-    frequency_response,
-    lines,
-)
+from rths_nodes.analysis.identification import frequency_responses
+from rths_nodes.analysis.identification.frequency_responses import NONE, Experiment, FrequencyResponse, fit, lines
 from rths_nodes.mechanics.coupled_rig import feedforward
 from rths_nodes.mechanics.loading_model import inverse_response
 
@@ -26,7 +18,7 @@ BAND = (0.5, 40.0)
 
 @pytest.fixture(scope="module")
 def clean() -> FrequencyResponse:
-    return frequency_response(one_by_one(), DT, 0.5, BAND)
+    return frequency_responses.frequency_response(one_by_one(), DT, 0.5, BAND)
 
 
 def test_responses_equal_transfer_matrix(clean: FrequencyResponse) -> None:
@@ -40,12 +32,12 @@ def test_responses_equal_transfer_matrix(clean: FrequencyResponse) -> None:
 
 def test_simultaneous_axes_give_same_responses(clean: FrequencyResponse) -> None:
     mixed = [answers(RIG, np.outer(noise(12.0, k), [1.0, 0.2 * k, -0.5 + 0.4 * k**2])) for k in range(3)]
-    result = frequency_response(mixed, DT, 0.5, BAND)
+    result = frequency_responses.frequency_response(mixed, DT, 0.5, BAND)
     assert np.abs(result.response - clean.response).max() < 3e-3
 
 
 def test_known_delay_is_removed(clean: FrequencyResponse) -> None:
-    late = frequency_response(one_by_one(late=3), DT, 0.5, BAND)
+    late = frequency_responses.frequency_response(one_by_one(late=3), DT, 0.5, BAND)
     assert np.abs(late.response - clean.response).max() > 0.1
     assert np.abs(late.without_delay(3 * DT).response - clean.response).max() < 1e-3
 
@@ -53,7 +45,7 @@ def test_known_delay_is_removed(clean: FrequencyResponse) -> None:
 def test_coherence_separates_noise_from_motion() -> None:
     """Of power ratio r the coherence is r / (1 + r); the noise has power 2 DT s^2, the motion rms^2 / 50 Hz."""
     sigma = 2e-4
-    result = frequency_response(one_by_one(noise_rms=sigma), DT, 1.0, BAND)
+    result = frequency_responses.frequency_response(one_by_one(noise_rms=sigma), DT, 1.0, BAND)
     at_rest = np.abs(result.response[:, 0, 0]) ** 2 * 1e-6 / 50.0
     ratio = at_rest / (2.0 * DT * sigma**2)
     np.testing.assert_allclose(result.coherence[:, 0, 0].mean(), (ratio / (1.0 + ratio)).mean(), atol=0.02)
@@ -64,7 +56,9 @@ def test_fit_of_exact_responses_equals_inverse() -> None:
     """The orders are those of Eq. (2.8): none for floors that are not adjacent."""
     frequency = np.linspace(0.5, 40.0, 80)
     response = np.array([transfer_matrix(RIG, 2j * np.pi * f) for f in frequency])
-    fit = fit_of(entry_fits(FrequencyResponse(frequency, response, np.ones((80, 3, 3)))), 160)
+    fit = frequency_responses.fit_of(
+        frequency_responses.entry_fits(FrequencyResponse(frequency, response, np.ones((80, 3, 3)))), 160
+    )
     exact = feedforward(RIG)
     np.testing.assert_array_equal(fit.orders, [[3, 2, NONE], [2, 3, 2], [NONE, 2, 3]])
     np.testing.assert_allclose(fit.coefficients, exact, rtol=1e-6, atol=1e-15)
@@ -72,8 +66,8 @@ def test_fit_of_exact_responses_equals_inverse() -> None:
 
 
 def test_fit_of_noisy_responses_has_only_significant_orders() -> None:
-    measured = frequency_response(one_by_one(noise_rms=2e-6), DT, 0.5, BAND)
-    fit = fit_of(entry_fits(measured), 2 * len(measured.frequency))
+    measured = frequency_responses.frequency_response(one_by_one(noise_rms=2e-6), DT, 0.5, BAND)
+    fit = frequency_responses.fit_of(frequency_responses.entry_fits(measured), 2 * len(measured.frequency))
     np.testing.assert_array_equal(fit.orders.diagonal(), 3)
     assert fit.orders[0, 2] == fit.orders[2, 0] == NONE
     assert fit.orders[0, 1] >= 1
@@ -88,7 +82,7 @@ def test_fit_of_noisy_responses_has_only_significant_orders() -> None:
 def test_fit_accepts_published_orders(clean: FrequencyResponse) -> None:
     """Three zeros on the diagonal, one next to it, no dynamics for the extreme elements, which are zero."""
     orders = np.array([[3, 1, NONE], [1, 3, 1], [NONE, 1, 3]])
-    fit = fit_of(entry_fits(clean), 2 * len(clean.frequency), orders)
+    fit = frequency_responses.fit_of(frequency_responses.entry_fits(clean), 2 * len(clean.frequency), orders)
     np.testing.assert_array_equal(fit.orders, orders)
     assert not fit.coefficients[:, 0, 2].any()
     assert not fit.coefficients[2:, 0, 1].any()
@@ -101,22 +95,24 @@ def test_order_of_single_axis_is_identified(order: int) -> None:
     s = 2j * np.pi * frequency
     inverse = sum((0.01 * s) ** power / (power + 1) for power in range(order + 1))
     response = (1.0 / inverse)[:, None, None]
-    fit = fit_of(entry_fits(FrequencyResponse(frequency, response, np.ones((60, 1, 1)))), 120)
+    fit = frequency_responses.fit_of(
+        frequency_responses.entry_fits(FrequencyResponse(frequency, response, np.ones((60, 1, 1)))), 120
+    )
     assert fit.orders[0, 0] == order
 
 
 def test_unsuitable_experiments_are_refused() -> None:
     experiments = one_by_one()
     with pytest.raises(ValueError, match=naming("drive", "axis")):
-        frequency_response([experiments[0], experiments[1], experiments[1]], DT, 0.5, BAND)
+        frequency_responses.frequency_response([experiments[0], experiments[1], experiments[1]], DT, 0.5, BAND)
     with pytest.raises(ValueError, match=naming("3", "frequencies", "1", "2.5 Hz")):
-        frequency_response(experiments, DT, 0.5, (1.0, 2.5))
+        frequency_responses.frequency_response(experiments, DT, 0.5, (1.0, 2.5))
     with pytest.raises(ValueError, match=naming("12.4 s", "0.5", "40 Hz", "0.1 Hz")):
-        frequency_response(experiments, DT, 0.1, BAND)
+        frequency_responses.frequency_response(experiments, DT, 0.1, BAND)
     with pytest.raises(ValueError, match=naming("resolution", "0 Hz", "> 0")):
-        frequency_response(experiments, DT, 0.0, BAND)
+        frequency_responses.frequency_response(experiments, DT, 0.0, BAND)
     with pytest.raises(ValueError, match=naming("must be equal")):
-        frequency_response([Experiment(np.zeros((9, 2)), np.zeros((8, 2)))], DT, 0.5, BAND)
+        frequency_responses.frequency_response([Experiment(np.zeros((9, 2)), np.zeros((8, 2)))], DT, 0.5, BAND)
 
 
 PERIODIC_DT, PERIOD = 0.005, 4.0
@@ -202,5 +198,7 @@ def test_unsuitable_periodic_data_are_refused() -> None:
             lines([Experiment(noise, noise)], PERIODIC_DT, PERIOD, PERIODIC_BAND)
     with pytest.raises(ValueError, match=naming("number", "samples")):
         lines(periodic_experiments(), PERIODIC_DT, PERIOD + 0.3 * PERIODIC_DT, PERIODIC_BAND)
+    with pytest.raises(ValueError, match=naming("0.3 to 0.2 Hz", "multiple")):  # of a slow structure
+        lines(periodic_experiments(), PERIODIC_DT, PERIOD, (PERIODIC_BAND[0], 0.2))
     with pytest.raises(ValueError, match=naming("lines", "more", "8")):
         fit(*lines(periodic_experiments(), PERIODIC_DT, PERIOD, (PERIODIC_BAND[0], 2.0)))

@@ -14,15 +14,9 @@ from messages import mentions, naming
 from scipy.signal import lfilter
 
 import rths_nodes
+from rths_nodes.analysis.identification import frequency_responses
 from rths_nodes.analysis.identification.experiments import Noise, driven
-from rths_nodes.analysis.identification.frequency_responses import (
-    NONE,
-    Experiment,
-    FrequencyResponse,
-    Identified,
-    frequency_response,
-    identify,
-)
+from rths_nodes.analysis.identification.frequency_responses import Experiment, FrequencyResponse, identify
 from rths_nodes.analysis.identification.from_recording import axis_models, polynomials, simulated, usable
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import terminal
@@ -77,8 +71,8 @@ def noise(rng: np.random.Generator) -> np.ndarray:
     return np.concatenate([3e-4 * rise * history / history.std(), np.zeros(600)])
 
 
-def identified(experiments: Sequence[Experiment], ramp: bool = False) -> Identified:
-    return identify(frequency_response(experiments, DT, 0.1, BAND), DT, ramp)
+def identified(experiments: Sequence[Experiment], ramp: bool = False) -> frequency_responses.Identified:
+    return identify(frequency_responses.frequency_response(experiments, DT, 0.1, BAND), DT, ramp)
 
 
 @pytest.mark.parametrize("count", [8, pytest.param(50, marks=pytest.mark.soak)])
@@ -119,10 +113,12 @@ def test_held_plant_has_no_delay() -> None:
 @pytest.mark.parametrize(("noise_rms", "late"), [(0.0, 0), (0.0, 3), (5e-6, 1), (5e-6, 20)])
 def test_delay_of_coupled_axes_is_identified(noise_rms: float, late: int) -> None:
     dt = 1.0 / 1000.0
-    result = identify(frequency_response(one_by_one(noise_rms, late), dt, 0.5, (0.5, 40.0)), dt, ramp=True)
+    result = identify(
+        frequency_responses.frequency_response(one_by_one(noise_rms, late), dt, 0.5, (0.5, 40.0)), dt, ramp=True
+    )
     assert result.delay == pytest.approx(late * dt, abs=0.05 * dt)
     assert result.fit.orders.diagonal().tolist() == [3, 3, 3]
-    assert result.fit.orders[0, 2] == result.fit.orders[2, 0] == NONE
+    assert result.fit.orders[0, 2] == result.fit.orders[2, 0] == frequency_responses.NONE
     exact = np.array([transfer_matrix(RIG, s) for s in result.measured.s])
     model = result.fit.response(result.measured.frequency)
     assert np.abs(model - exact).max() < 5e-3 * np.abs(np.einsum("fii->fi", exact)).max()

@@ -15,15 +15,9 @@ from loop_parts import make, simulate, spring_specimen
 from messages import mentions, naming
 
 from rths_nodes.analysis.cautions import cautions
+from rths_nodes.analysis.stability import judgement
 from rths_nodes.analysis.stability.crossings import growing_motions
-from rths_nodes.analysis.stability.judgement import (
-    LEAST_MARGIN,
-    Judgement,
-    delay_margin,
-    is_stable,
-    judge,
-    judge_loop,
-)
+from rths_nodes.analysis.stability.judgement import Judgement, judge, judge_loop
 from rths_nodes.analysis.stability.loops import HZ, ContinuousLoop, Impulses, Response
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.control.compensators.polynomial import weights
@@ -160,12 +154,12 @@ def test_delay_margin_of_one_spring_has_closed_form(damping_ratio: float, share:
     assert result.delay == pytest.approx(DELAY)
     assert result.critical == pytest.approx(DELAY / share)
     assert result.value == pytest.approx(1.0 - share, abs=1e-6)
-    assert (result.stable, result.small) == (share < 1.0, share > 1.0 - LEAST_MARGIN)
+    assert (result.stable, result.small) == (share < 1.0, share > 1.0 - judgement.LEAST_MARGIN)
 
 
 def test_delay_margin_equals_judgement() -> None:
     scenario = files.load("horiuchi_1996_verification", ["axes.story_1.actuator.delay=0.0125"])
-    assert tuple(delay_margin(scenario)) == tuple(judge(scenario).margin)
+    assert tuple(judgement.delay_margin(scenario)) == tuple(judge(scenario).margin)
     (caution,) = cautions(scenario)
     assert caution.name == "delay_margin: stability"
     for words in ("12.5 ms", "13.63 ms", "delay margin 8.27 %", "at least 20 %"):
@@ -628,7 +622,7 @@ def test_every_shipped_scenario_is_judged_or_refused(name: str) -> None:
 @pytest.mark.parametrize(("transport", "stable"), [(0, True), (40, True), (150, False)])
 def test_is_stable_equals_judgement(transport: int, stable: bool) -> None:
     scenario = files.load("chen_ricles_2010", ["compensator.type=none", f"port.transport_samples={transport}"])
-    assert is_stable(scenario) == judge(scenario).stable == stable
+    assert judgement.is_stable(scenario) == judge(scenario).stable == stable
 
 
 def test_structures_on_one_rig_share_impulses_bitwise() -> None:
@@ -639,4 +633,4 @@ def test_structures_on_one_rig_share_impulses_bitwise() -> None:
             sampled_loop(scenario).characteristic(COMPARED), abs=0.0
         )
     assert len(shared) == 2
-    assert is_stable(files.load("chen_ricles_2010"), shared)
+    assert judgement.is_stable(files.load("chen_ricles_2010"), shared)

@@ -117,7 +117,7 @@ def _curves(
     seen: list[Array] = []
     for index, (motion, value) in enumerate([*starts.values(), *further]):
         damping = _damping(judgement, motion, parameter, values, value)
-        # the same curve may start at several motions
+        # several motions may belong to the same curve
         if index >= len(starts) and any((np.abs(damping - other) < 1e-6).mean() > 0.2 for other in seen):
             continue
         seen.append(damping)
@@ -127,7 +127,7 @@ def _curves(
     level(panel)
     panel.axhspan(-1e3, 0.0, color=LIMIT, alpha=0.07, lw=0.0)
     joined = np.concatenate([*seen, [0.0]])
-    size = 1.1 * PERCENT * max(float(np.abs(joined[np.abs(joined) <= MOST]).max()), 1e-3)  # excludes nan
+    size = 1.1 * PERCENT * max(float(np.abs(joined[np.abs(joined) <= MOST]).max()), 1e-3)  # <= excludes NaN
     panel.set(ylim=(-size, size), ylabel="damping ratio in the loop (%)")
     legend_above(panel)
 

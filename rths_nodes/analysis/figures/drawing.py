@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Style of all figures; figure with panels, a legend, tables of its curves and files; tests drawn over time."""
+"""Style of all figures; figures with panels, a legend and tables of their curves; files; histories of tests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 """Colours of Okabe & Ito (2008), distinguishable with any colour vision."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
 IN_GREY = ("-", (0, (4, 1.4)), (0, (1.2, 1.0)), (0, (5, 1.2, 1.2, 1.2)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
-"""Line styles that replace colours on grey paper."""
+"""Line styles that replace colours in greyscale prints."""
 TARGET: Look = {"color": BAND, "lw": 2.8, "label": "target"}
 SHADES = (
     (FLAG_SOFT_START, "soft start", "#b0b7bf", ""),
@@ -56,7 +56,7 @@ SHADES = (
     (FLAG_SATURATED, "sensor saturated", "#56B4E9", "++"),
     (FLAG_TRIPPED, "safe stop", "#D55E00", "xxx"),
 )
-"""Flag, name, colour, and hatch on grey paper, of each kind of flagged stretch."""
+"""Kinds of flagged stretches: flag, name, colour, and hatch for greyscale prints."""
 TICKS = {"major.size": 0.0, "color": "#555555", "labelcolor": INK}
 STYLE: Data = {
     "svg.fonttype": "none",
@@ -149,16 +149,17 @@ P = ParamSpec("P")
 Words = tuple[str, str]
 """Title and caption of a figure."""
 WIDTH, NARROW, PANEL, HIGHEST = 7.4, 0.75, 56.0, 247.0
-"""Width on the screen, inches; factor on the height of panels that continue below; smallest width of a panel and
-largest height of a figure on paper, mm."""
+"""``WIDTH``: width on the screen, inches. ``NARROW``: factor on the panel height if a row of panels wraps.
+``PANEL``, ``HIGHEST``: smallest width of a panel and largest height of a figure on paper, mm."""
 BOTTOM, LINE, LETTER, UPRIGHT, BESIDE = 0.25, 0.18, 0.0085, 0.008, 6.6
-"""Height of the lowest axis label and of a legend line, inches; width of a letter in a legend and of an upright
-letter with its margin, inches per point of font size; width of the line and gaps of a legend entry, letters."""
+"""``BOTTOM``, ``LINE``: heights of the lowest axis label and of a legend line, inches. ``LETTER``, ``UPRIGHT``:
+widths of a letter in a legend and in a vertical label, inches per point of font size. ``BESIDE``: width of the
+line and gaps of a legend entry, letters."""
 TALL = 8.0
 """Height above which a figure would be unreadable on half a sheet, inches."""
 RASTER, DOTS, SHADED = 12_000, 300, 700
-"""Samples above which a loop is drawn as an image; largest number of samples with a mark; marked cells in a
-time axis."""
+"""``RASTER``: samples above which a loop is drawn as an image. ``DOTS``: largest number of samples with a mark.
+``SHADED``: number of cells of a time axis that are shaded separately."""
 
 
 class Base(NamedTuple):
@@ -186,8 +187,8 @@ class Drawing(Figure):
     ) -> NDArray[np.object_]:
         """Return panels ``(rows, columns)``, ``height`` inches high.
 
-        ``width`` is the width on the screen, inches. On narrow paper, a row continues below. ``options`` are those
-        of ``Figure.subplots``.
+        ``width`` is the width on the screen, inches. On narrow paper, a row of panels wraps. ``options`` belong
+        to ``Figure.subplots``.
         """
         width = printed() or width
         across = beside(columns)
@@ -212,7 +213,7 @@ class Drawing(Figure):
         rows: slice | None = None,
         **look: Any,
     ) -> None:
-        """Draw ``values`` ``(n,)`` versus their base, or versus the column ``over``, with gaps at NaN.
+        """Draw ``values`` ``(n,)`` versus ``base``, or versus the column ``over``, with gaps at NaN.
 
         ``rows`` selects the drawn samples; the table has all samples under the heading ``head``.
         """
@@ -226,7 +227,7 @@ class Drawing(Figure):
         panel.plot(x, y, rasterized=over is not None and len(y) > RASTER, **look)
 
     def band(self, panel: Axes, base: Base, head: str, ends: Array, look: Look) -> None:
-        """Fill the range between ``ends`` ``(2, n)``. ``head`` has a place for the name of the end."""
+        """Fill the range between ``ends`` ``(2, n)``. The name of the end replaces ``{}`` in ``head``."""
         for values, end in zip(ends, ("lower", "upper"), strict=True):
             self.record(base, head.replace("{}", end), values)
         panel.fill_between(base.values[: ends.shape[1]], *ends, lw=0.0, **look)
@@ -240,9 +241,9 @@ class Drawing(Figure):
         self.tables.append((base, {head: values}))
 
     def finish(self) -> None:
-        """Fold and align the labels at the side, and draw one legend of all panels that have none.
+        """Wrap and align the vertical labels, and draw one legend for all panels without a legend.
 
-        The heading is drawn above it on the screen; on paper it belongs in the caption.
+        The heading is drawn above the legend on the screen; on paper the heading belongs in the caption.
         """
         entries: dict[str, Artist] = {}
         letters = (self.get_figheight() - BOTTOM) / (UPRIGHT * float(matplotlib.rcParams["font.size"]))
@@ -300,7 +301,7 @@ def svg(figure: Figure, title: str) -> str:
 
 
 def beside(columns: int) -> int:
-    """Return how many of ``columns`` panels fit side by side on the paper in force; on the screen, all."""
+    """Return how many of ``columns`` panels fit side by side on paper of the current width; all on the screen."""
     width = printed()
     return columns if width is None else max(1, min(columns, int(width * INCH / PANEL)))
 
@@ -326,7 +327,7 @@ def label(name: str, unit: str) -> str:
 
 
 def on_page(figures: Iterable[Drawing]) -> list[Drawing]:
-    """Draw ``figures``, each made on request, as SVG for a page."""
+    """Draw ``figures``, which are made on request, as SVG for a page."""
     with in_style(ON_PAGE):
         drawn = []
         for figure in figures:
@@ -384,7 +385,7 @@ class Row(NamedTuple):
     Histories are ``(n,)``, one for each look, and empty for a test that lacks them; a history ``(2, n)`` is a
     filled range. Faint and dashed lines mark the value ``aim`` and the finite ``limits``. ``dots`` marks the
     samples of a short history. ``heads`` are the headings of the histories in a table, if they differ from name,
-    look and unit; in the heading of a range, {} is the name of its end.
+    look and unit; the name of the end replaces ``{}`` in the heading of a range.
     """
 
     name: str
@@ -433,7 +434,7 @@ class Recordings:
         return name if self.alone else f"{test.name}: {name}"
 
     def over_time(self, figure: Drawing, rows: Sequence[Row], height: float = 1.2) -> list[Axes]:
-        """Draw each row in a panel, for several tests in a panel for each look. Omit what no test has."""
+        """Draw each row in one panel or, for several tests, in one panel per look. Omit empty panels."""
         numbers = range(max((len(row.looks) for row in rows), default=0))
         groups = [numbers] if self.alone else [range(n, n + 1) for n in numbers]
         parts = [(row, [n for n in group if n < len(row.looks)]) for group in groups for row in rows]
@@ -472,7 +473,7 @@ class Recordings:
                 figure.curve(panel, base, head, history, rows=rows, **style)
 
     def time(self, panel: Axes, title: str) -> None:
-        """Shade flagged stretches of a single test, the short ones widened, and label the panel."""
+        """Shade flagged stretches of a single test, widen short stretches, and label the panel."""
         run, dt, least = self.run, self.run.scenario.dt, max(1, len(self.run.time) // SHADED)
         for flag, name, colour, hatch in SHADES if self.alone else ():
             marked = (run.flags & flag) != 0

@@ -98,7 +98,7 @@ def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
 ZOOM = 2.0
 """Duration of the magnified part of the displacements, s."""
 FEW, MANY = 4, 8
-"""Largest numbers of degrees of freedom and of compensator panels of several tests."""
+"""Largest numbers in figures of several tests. ``FEW``: degrees of freedom. ``MANY``: compensator panels."""
 ROUNDING = 1e-6
 """Largest residual due to rounding, %."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
@@ -406,14 +406,14 @@ def _periods(evaluation: Evaluation) -> Array:
         return np.zeros(0)
     try:
         frequencies = partition(evaluation.assembly, {}).frequencies[:MARKED]
-    except ConfigError:  # too large for a partition
+    except ConfigError:  # the structure is too large
         return np.zeros(0)
     periods = 1.0 / frequencies[frequencies > 0.0]
     return np.asarray(periods[(periods > SHORTEST) & (periods < LONGEST)])
 
 
 AT_PEAK, AT_ZERO = 0.1, 0.04
-"""Half widths of the zooms, in periods of the target."""
+"""Half widths of the zooms at the peak and at the zero crossing, in periods of the target."""
 LEAST = 12
 """Smallest half width of a zoom, samples."""
 COMMAND: Look = {"color": INK, "ls": DASHES, "label": "command"}
@@ -703,7 +703,7 @@ def copies(figure: Drawing, tests: Recordings) -> Words | None:
 def _parameters(
     base: Base, names: Iterable[str], shares: Array, bounds: tuple[Array, Array], released: str
 ) -> list[Row]:
-    """Return rows of mean, deviation and released value: ``shares`` ``(n, 3, m)`` of the initial values."""
+    """Return rows from ``shares`` ``(n, 3, m)`` of the initial values: mean, deviation and released value."""
     looks: dict[str, Look] = {
         "one standard deviation": {"color": BAND},
         "estimate": {"color": PALETTE[0]},

@@ -41,11 +41,7 @@ TRACKING, ERROR, LOOPS = "tracking", "error", "hysteresis"
 def plot(
     run: Run, quantity: str, axes: Axes | None = None, style: str | None = None, width: float = COLUMN
 ) -> Axes:
-    """Draw a quantity of ``run`` on ``axes``, by default on a new figure of matplotlib.pyplot.
-
-    ``quantity`` is ``tracking`` (target and measured), ``error``, ``hysteresis``, or the name of an array.
-    ``width`` (mm) is used only in the style ``paper``. Raises ConfigError if the quantity is unknown.
-    """
+    """Draw a quantity of ``run`` on ``axes``, by default on a new figure; see :meth:`rths_nodes.Run.plot`."""
     with _in(axes, style, width) as panel:
         histories = _histories(run)
         tracked = {"target", "displacement"} <= histories.keys()
@@ -70,11 +66,7 @@ def overlay(
     style: str | None = None,
     width: float = COLUMN,
 ) -> Axes:
-    """Draw a quantity of several named runs, from the end of the soft start, on the structure's time axis.
-
-    ``quantity`` is ``error``, ``hysteresis``, or the name of an array. Line styles distinguish axes or degrees of
-    freedom. Raises ConfigError if a run lacks the quantity.
-    """
+    """Draw a quantity of several named runs, with a line style per column; see :func:`rths_nodes.overlay`."""
     with _in(axes, style, width) as panel:
         for name, look in styled(runs).items():
             histories = _histories(runs[name])
@@ -94,7 +86,7 @@ def _draw(
     prefix: str = "",
     colour: Look | None = None,
 ) -> None:
-    """Draw the columns of a quantity of ``run``; one of several runs has a ``colour``, and its time is aligned."""
+    """Draw the columns of a quantity of ``run``. ``colour`` marks one of several runs with aligned time."""
     history = histories["force" if quantity == LOOPS else quantity]
     factor, unit = UNITS.get(history.unit, (1.0, history.unit))
     x = run.time if len(history.values) == len(run.time) else run.step_time

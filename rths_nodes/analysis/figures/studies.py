@@ -20,17 +20,18 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
 
 ROW, HEIGHT, ACROSS = 0.24, 2.1, 3
-"""Heights of a row of runs and of a panel, inches; number of panels side by side."""
+"""``ROW``, ``HEIGHT``: height of a row of runs and of a panel, inches. ``ACROSS``: number of panels in a row."""
 DOTS = 1500
-"""Largest number of runs drawn as dots; if there are more runs, every n-th run is drawn."""
+"""Largest number of runs drawn as dots. Of more runs, every n-th run is drawn."""
 MARKS = "osD^vP*X<>"
 TICKS = 3
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
 """Ticks within a decade, from few to many."""
 PIECES, MOST = 12, 6
-"""Intervals of a continuous factor; largest number of groups in a panel."""
+"""``PIECES``: number of intervals of a continuous factor. ``MOST``: largest number of groups in a panel."""
 SHARE, LINE = 0.7, 0.05
-"""Share of a level's width that its groups take; distance of the crosses of two groups, relative to the axis."""
+"""``SHARE``: fraction of a level's width that its groups take. ``LINE``: distance between crosses of two groups,
+relative to the axis."""
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 SPREAD = (
     f"Dots: single runs. Bars: the middle {HIGH - LOW:g} % of the runs; {{}}: median. Crosses: runs that did not "
@@ -70,9 +71,9 @@ def ticks(least: float, most: float) -> list[float]:
 def spread(
     panel: Axes, at: Array, values: Array, edge: float, across: bool, dots: str, median: Look, bar: bool = True
 ) -> None:
-    """Draw runs of magnitude ``values`` at positions ``at`` as dots, their middle as a ``bar``, and their median.
+    """Draw runs of magnitude ``values`` at positions ``at``: dots, a ``bar`` from 5 to 95 %, and the median.
 
-    If ``across`` is true, magnitudes are along x, otherwise along y. ``edge`` is the upper end of their axis.
+    If ``across`` is true, magnitudes are along x, otherwise along y. ``edge`` is the upper end of this axis.
     ``dots`` is the colour of the dots, ``median`` the look of the median.
     """
 

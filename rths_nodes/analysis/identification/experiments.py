@@ -34,7 +34,7 @@ TAPER = 1.0
 SETTLED = 1.0
 """Duration of the constant loads before the motion begins, s."""
 RAMP, SETTLING = 2, 1
-"""Number of cycles of a smooth rise or fall; number of cycles between the rise and the evaluated cycles."""
+"""Numbers of cycles. ``RAMP``: a smooth rise or fall. ``SETTLING``: between the rise and the evaluated cycles."""
 WITHOUT_STRUCTURE: dict[str, object] = {
     "structure": None,
     "reduction": None,
@@ -47,7 +47,7 @@ WITHOUT_STRUCTURE: dict[str, object] = {
     "cases": {},
     "substeps": 1,
 }
-"""Changes of a scenario for a test whose targets are known before."""
+"""Changes of a scenario for a test whose targets are known in advance."""
 HARMONICS = 9
 POINTS = 720
 ALIKE = 1.05
@@ -98,7 +98,7 @@ class Cycles:
 
 
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
-    """Return the scenario in which only ``axis`` moves, with ``noise``. Raises ConfigError if too fast."""
+    """Return the scenario in which ``noise`` moves only ``axis``. Raises ConfigError if the noise is too fast."""
     _resolved(scenario, "upper_frequency", noise.upper_frequency)
     motion = {
         "type": "band_limited_noise",
@@ -119,7 +119,7 @@ def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
 
 
 def cycled(scenario: Scenario, axis: int, cycles: Cycles) -> Scenario:
-    """Return the scenario in which ``axis`` moves in ``cycles``. Raises ConfigError beyond its limits."""
+    """Return the scenario in which ``axis`` moves in ``cycles``. Raises ConfigError if too fast or too large."""
     _resolved(scenario, "frequency", cycles.frequency)
     name = scenario.moved_axes[axis]
     limits, speed = scenario.axes[name].limits, 2.0 * math.pi * cycles.frequency * cycles.amplitude
@@ -311,7 +311,7 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
 def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
     """Return stiffness (N/m), loss factor and their scatters at the smallest amplitude, by name.
 
-    The slowest test with this amplitude provides the values, and its cycles the scatters. The scatter of the
+    The slowest test with this amplitude provides the values; its cycles provide the scatters. The scatter of the
     stiffness includes the rms difference from the tests at other frequencies. Raises ValueError if the stiffness
     is not positive or has no scatter.
     """
@@ -357,7 +357,7 @@ def _scatter(displacement: Array, force: Array, dt: float, omega: float, cycles:
 
 def _harmonics(history: Array, dt: float, omega: float, most: int = HARMONICS) -> Complex:
     """Return the least-squares amplitudes a_n, n = 0 to at most ``most``, of sum Re(a_n exp(i n omega t))."""
-    count = min(most, math.ceil(math.pi / (omega * dt)) - 1)  # below half the sampling rate
+    count = min(most, math.ceil(math.pi / (omega * dt)) - 1)  # harmonics below half the sampling rate
     if count < 1 or len(history) < 4 * count + 2:
         raise ValueError(f"{len(history)} samples: too few for a cycle of {2.0 * math.pi / omega:g} s")
     phase = omega * dt * np.outer(np.arange(len(history)), np.arange(1, count + 1))

@@ -87,7 +87,7 @@ class FrequencyResponse(NamedTuple):
     coherence: Array
     """Fraction of a displacement's power that depends linearly on the commands, ``(f, n_axes, experiments)``."""
     variance: Array = np.zeros(1)
-    """Noise variance of the real and of the imaginary part of ``response``, in a shape that broadcasts with it."""
+    """Noise variance of the real and of the imaginary part of ``response``, broadcastable to its shape."""
 
     @property
     def s(self) -> Complex:
@@ -107,7 +107,7 @@ class InverseFit(NamedTuple):
     orders: Orders
     error: Array
     """Weighted rms error of the inverse relative to the diagonal element of the row, ``(n_axes, n_axes)``. After
-    :func:`identify`: of the response, relative to the diagonal element of the column."""
+    :func:`identify`: error of the response, relative to the diagonal element of the column."""
 
     def response(self, frequency: Array) -> Complex:
         """Return displacement over command, ``(f, n_axes, n_axes)``, at ``frequency`` (Hz)."""
@@ -211,7 +211,7 @@ def entry_fits(measured: FrequencyResponse) -> EntryFits:
 
 
 def fit_of(fits: EntryFits, count: int, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
-    """Choose polynomials for ``count`` values (step 3). Errors are relative to the diagonal of the row.
+    """Choose polynomials for ``count`` values (step 3). Errors are relative to the row's diagonal.
 
     By default the degree of each entry, up to ``highest``, minimises the criterion of Schwarz (1978). An entry
     without coupling is zero.
@@ -412,7 +412,7 @@ def _refined(
     late = delay if fixed else float(result.x[-1] / scale)
     wide = 0.0 if fixed else NORMAL_95 * float(spread[-1] / scale)
     off = model(result.x) - measured.response
-    # proportional to the power of the commands
+    # the inverse variance is proportional to the power of the commands
     share = 1.0 / np.broadcast_to(np.maximum(measured.variance, EXACT**2), off.shape)
     error = np.sqrt((share * np.abs(off) ** 2).sum(axis=0) / (share * np.abs(driven) ** 2).sum(axis=0))
     fit = InverseFit(coefficients / units, start.orders, error)
@@ -449,15 +449,17 @@ def lines(
 ) -> tuple[Array, Complex]:
     """Return the multiples of 1 / ``period`` in ``band``, ``(f,)`` Hz, and the response of the rig there.
 
-    The response is measured displacement over command, ``(f, n_axes, n_axes)``, without the first period. Raises
-    ValueError if the period is not a whole number of samples, if there are fewer than two periods, or if axes were
-    not driven separately.
+    The response is displacement over command, ``(f, n_axes, n_axes)``, computed without the first period. Raises
+    ValueError if the period is not a whole number of samples, if there are fewer than two periods, if the band
+    contains no multiple, or if axes were not driven separately.
     """
     samples = round(period / dt)
     if abs(samples * dt - period) > ROUNDING * period:
         raise ValueError(f"period = {period:g} s: must be a whole number of samples")
     first = max(1, math.ceil(band[0] * period * (1.0 - ROUNDING)))
     last = math.floor(band[1] * period * (1.0 + ROUNDING))
+    if last < first:
+        raise ValueError(f"{band[0]:.4g} to {band[1]:.4g} Hz: must contain a multiple of {1.0 / period:g} Hz")
     spectra = [_line_spectra(experiment, samples, slice(first, last + 1)) for experiment in experiments]
     command, measured = (np.stack(part, axis=-1) for part in zip(*spectra, strict=True))
     if not np.linalg.cond(command).max() < 1.0 / ROUNDING:
@@ -474,7 +476,7 @@ def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Co
             f"{len(experiment.command)} samples: must cover at least two periods of {samples} samples"
         )
     change = experiment.command[samples:] - experiment.command[:-samples]
-    if np.mean(change**2) > 0.5 * np.mean(experiment.command**2):  # rise and fall change less
+    if np.mean(change**2) > 0.5 * np.mean(experiment.command**2):  # rise and fall cause smaller changes
         raise ValueError(f"the command must repeat every {samples} samples, as periodic noise does")
     settled = (history[samples : periods * samples].reshape(periods - 1, samples, -1) for history in experiment)
     command, measured = (np.fft.rfft(history.mean(axis=0), axis=0)[kept] for history in settled)

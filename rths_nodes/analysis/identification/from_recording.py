@@ -58,7 +58,7 @@ CUTOFF = 30.0
 """Cut-off frequency of the low-pass filter, Hz; at most a fifth of the servo rate."""
 DAMPING = 0.7
 NOISE = 0.02
-"""Default rms noise of the force, relative to the large force."""
+"""Default rms noise of the force, relative to the large force (``LARGE``)."""
 LARGE = 0.99
 """Quantile of the force's magnitude that is used as the large force, because larger values may be spikes."""
 UNCERTAINTY = 0.3
@@ -184,7 +184,7 @@ def sine_frequency(history: Array, dt: float) -> float | None:
         amplitude = sine_of(history, dt, frequency)
         return float(np.var(history - (amplitude * np.exp(2j * math.pi * frequency * time)).real))
 
-    around = ((peak - 1) / (n * dt), (peak + 1) / (n * dt))  # frequency resolution of the spectrum
+    around = ((peak - 1) / (n * dt), (peak + 1) / (n * dt))  # within one spectral line
     return float(minimize_scalar(left_over, bounds=around, method="bounded").x)
 
 
@@ -266,7 +266,7 @@ def first_order_alpha(delay: float, dt: float) -> float:
 def discrete_model(command: Array, measured: Array, spacing: int) -> Array:
     """Return the parameters of the compensator ``discrete_model``, ``(3,)``, by least squares.
 
-    They are theta in command(j) = theta . [measured(j), measured(j - s), measured(j - 2 s)], where s is
+    The parameters are theta in command(j) = theta . [measured(j), measured(j - s), measured(j - 2 s)], where s is
     ``spacing`` (Wang et al., TADC, Eq. (3)). The compensator names them ``initial``. Raises ValueError if the
     histories differ in length, are too short, or do not determine the parameters.
     """
@@ -396,7 +396,7 @@ def _actuator(command: Array, moved: Array, dt: float) -> tuple[Array, float]:
     slope = np.gradient(command, dt)
     delay = max(float((slope @ (command - moved)) / max(float(slope @ slope), 1e-300)), dt)
     scale = _rms(moved)
-    first = (  # of the orders 1, 2 and 3
+    first = (  # initial parameters of the models of order 1, 2 and 3
         [1.0, math.log(delay)],
         [1.0, math.log(2.0 * DAMPING / delay), math.log(DAMPING)],
         [1.0, math.log(0.5 * delay), math.log(4.0 * DAMPING / delay), math.log(DAMPING)],

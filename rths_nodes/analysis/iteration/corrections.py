@@ -49,7 +49,7 @@ from rths_nodes.numerical.structures.restoring_forces import is_linear
 from rths_nodes.recording.run import Run
 
 TRACKING, HISTORY = "tracking", "history"
-"""Modes: correction of the commands only, or of targets and commands."""
+"""Modes. ``TRACKING`` corrects only the commands; ``HISTORY`` corrects targets and commands."""
 CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
 HELD = "held"
 """Verdict if the next run would exceed its bounds. Every verdict ends the iteration."""
@@ -69,7 +69,7 @@ STRAIGHT = 1e-3
 WEAKEST = 1e-3
 """Relative singular value below which a difference of residuals is treated as noise."""
 LARGEST = 2.0
-"""Largest magnitude of Aitken's relaxation factor, which equal residuals do not determine."""
+"""Largest magnitude of Aitken's relaxation factor. Equal residuals do not determine it."""
 RELAXATIONS = "constant", "aitken", "quasi_newton", "model"
 PLAYED = WITHOUT_STRUCTURE | {
     "semi_active": None,
@@ -107,7 +107,7 @@ class Row:
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
-    """Return the bound that an ``error`` (%) satisfies: ``tolerance`` or twice the ``noise`` (%); "" if none."""
+    """Return the bound that ``error`` (%) satisfies: ``tolerance`` or twice the ``noise`` (%); empty if none."""
     if not error <= max(tolerance, AT_FLOOR * noise):
         return ""
     return "the tolerance" if error <= tolerance else "twice the noise of the sensor"
@@ -350,14 +350,14 @@ def check(scenario: Scenario) -> None:
 class Corrections:
     """Computes target and commands of the next run of an iteration from the results of previous runs.
 
-    ``inverse`` is identified in the first run. An existing run ``first`` becomes run 1; without ``first``, run 1
+    ``inverse`` is identified from the first run. An existing run ``first`` becomes run 1; without ``first``, run 1
     follows the targets known before the test. Raises ConfigError if the scenario cannot be iterated.
     """
 
     def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:
         self.base = replace(scenario, [(["substeps"], 1), (["soft_start"], None), (["semi_active"], None)])
         self.settings = settings
-        override(self.base, self._changed(max(settings.changes, default=1)))  # refuse mistakes now
+        override(self.base, self._changed(max(settings.changes, default=1)))  # refuse invalid changes now
         computed = self.base.structure is not None and (settings.mode == HISTORY or first is None)
         self._part = Substructure(self.base) if computed else None
         if settings.mode == HISTORY and self._part is None:
@@ -396,7 +396,7 @@ class Corrections:
         return [change for first in sorted(changes) if number >= first for change in changes[first]]
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Add the row of a run. The first run identifies the rig; raises ConfigError if this fails."""
+        """Add the row of a run. Identify the rig from the first run; raise ConfigError if this fails."""
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
             self.rows.append(row)

@@ -43,15 +43,16 @@ EXPECTED = 0.02
 QUIET = 1e-6
 """Relative power of the commands in a band below which the fit ends."""
 LONGEST, TRIED = 1.25, 11
-"""Longest delay in the search, relative to the delay of best correlation; number of delays."""
+"""``LONGEST``: longest delay in the search, relative to the delay of best correlation. ``TRIED``: number of
+delays."""
 PASSES = 4
-"""Number of fits; each weights the noise by the previous L."""
+"""Number of fits; each fit weights the noise by L of the previous fit."""
 WIDTH = 2.0 ** (1.0 / 3.0)
 LEAST_LINES = 12
 
 
 class Spectra:
-    """Transforms histories, columns of ``samples`` samples one every ``dt`` (s), to spectra and back."""
+    """Transforms histories to spectra and back. A column has ``samples`` samples, one every ``dt`` (s)."""
 
     def __init__(self, samples: int, dt: float) -> None:
         from scipy.fft import next_fast_len
@@ -71,7 +72,7 @@ class Spectra:
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
     def faded(self, history: Array) -> Complex:
-        """Fade ``history`` to zero and return its spectra; its end would alias otherwise."""
+        """Fade ``history`` to zero, so that its end does not alias, and return the spectra."""
         window = np.concatenate([np.ones(self.samples - self._fade), self._fall])
         return self.of(history * window[:, None])
 

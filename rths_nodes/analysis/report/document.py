@@ -496,7 +496,7 @@ def _largest(first: Aligned, other: Aligned, by_curve: Mapping[str, Difference])
 
 
 def write_sheet(result: Commissioning, path: Path) -> None:
-    """Write the printable sheet about a commissioning, which is a draft until two persons have signed it."""
+    """Write the printable sheet about a commissioning. The sheet is a draft until two persons have signed."""
     write_page(path, commissioning_sheet(result))
 
 

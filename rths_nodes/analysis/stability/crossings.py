@@ -25,7 +25,7 @@ COUNTED_PER_DECADE = 100
 LOWEST = 1e-3
 """Fraction of the lowest natural frequency at which a sweep begins."""
 LEAST_GAIN = 1e-4
-"""Smallest scale factor of the tested forces in the search, which excludes the poles of an undamped structure."""
+"""Smallest scale factor of the tested forces in the search, to exclude the poles of an undamped structure."""
 BESIDE = 1e-6
 """Relative distance from a pole at which a loop is evaluated."""
 ROUGH = 1e-6
@@ -118,7 +118,7 @@ def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: floa
 def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_decade: int = PER_DECADE) -> Array:
     """Return a logarithmic sweep (rad/s) up to ``top`` that includes ``frequencies``.
 
-    It includes values just below and above each undamped natural frequency of the numerical substructure.
+    The sweep includes values just below and above each undamped natural frequency of the numerical substructure.
     """
     top = top or loop.highest
     numerical = np.sqrt(np.abs(np.linalg.eigvals(np.linalg.solve(loop.whole.mass, loop.whole.stiffness))))
@@ -197,7 +197,7 @@ def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
 def _zeros(
     function: Callable[[Array], Complex], measure: Callable[[Complex], Array], grid: Array
 ) -> list[tuple[float, complex, complex]]:
-    """Return position, value and slope of ``function`` at each zero of its ``measure``; values are ``(n, m)``."""
+    """Return position, value and slope of ``function`` (values ``(n, m)``) at each zero of ``measure(value)``."""
     tracks = _tracked(function(grid))
     signs = measure(tracks) > 0.0
     rows, columns = np.nonzero(signs[1:] != signs[:-1])
@@ -254,7 +254,7 @@ def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Itera
 def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> list[Crossing]:
     """Return a list with the nearest scale factor of all natural frequencies at which the stability changes.
 
-    It is above 1 for a stable loop, otherwise below 1. The list is empty if the search finds no such factor.
+    The factor is above 1 for a stable loop, otherwise below 1. The list is empty if no such factor is found.
     """
 
     def stable(ratio: float) -> bool:
@@ -269,7 +269,7 @@ def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> li
 
 
 def verified(loop: SampledLoop, parameter: str, limit: Crossing | None, now: float) -> Crossing | None:
-    """Return ``limit`` of a stable loop, or an earlier limit that the search missed."""
+    """Return ``limit`` of a stable loop, or a nearer limit that the search missed."""
     if limit is None:
         return None
 
@@ -293,7 +293,7 @@ def _marginal(loop: SampledLoop, parameter: str, value: float, top: float = 0.0)
 def _between(loop: SampledLoop, stable: Callable[[float], bool], low: float, high: float) -> Crossing:
     """Return the limit between a stable ratio and a higher unstable ratio.
 
-    The motion is followed to the limit. If this leads to another of several close motions, the interval is halved.
+    The motion is followed to the limit. If it turns into a different motion nearby, the interval is halved.
     """
     low, high = _halved(stable, low, high)
     about = Crossing(low, _marginal(loop, "ratio", low, loop.highest / low) / HZ, growing=True)

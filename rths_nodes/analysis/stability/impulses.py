@@ -43,7 +43,7 @@ SMALL = 1e-9
 LARGER = 10.0
 """Factor of a larger impulse, whose response per unit must be the same."""
 STEEPER = 0.01
-"""Largest permitted relative difference between the responses to both impulses."""
+"""Largest permitted relative difference between the responses to the small and the larger impulse."""
 FADED, COMPARED = 1e-10, 1e-4
 """Fractions of its largest value below which a response has ended. ``COMPARED`` applies to the larger impulse,
 whose response only serves for comparison."""
@@ -58,9 +58,9 @@ FED_BACK = 8
 """Number of samples in which a compensator with feedback changes its commands."""
 MOVED = 2
 LOOP_FADED = 1e-9
-"""Relative value below which a response has ended."""
+"""Fraction of its largest value below which the response of a force loop has ended."""
 LOOP_PATIENCE = 128
-"""Number of quiet samples after which a response has ended."""
+"""Number of quiet samples after which this response has ended, in addition to the number of earlier samples."""
 LOOP_LONGEST = 100_000
 GLIDE = 256
 """Number of samples of a glide between positions; a step would overshoot and might crush a specimen."""
@@ -70,7 +70,7 @@ EXACT = 1e-7
 TRIES = 40
 GLIDES = 1_000
 PUSHED = 1e-7
-"""Displacement (m) of a force axis to measure its effect on its own force and on the other axes."""
+"""Displacement (m) applied to a force axis to measure its effect on the force of this axis and on other axes."""
 ROUGH = 1e-8
 """Largest change of a force in ``GLIDE`` samples at rest, relative to the force, for an axis without load."""
 APART = 1e-6
@@ -111,9 +111,9 @@ class LoadedRig:
         return places[: self._n], forces[: self._n]
 
     def push(self, index: int, size: float) -> Array:
-        """Return the forces (N) relative to rest, ``(n_axes,)``, after one more sample.
+        """Advance one sample and return the forces (N) relative to the forces at rest, ``(n_axes,)``.
 
-        The force axis is commanded ``size`` (m) from its place; all other axes are at their places.
+        Force axis ``index`` is commanded ``size`` (m) from its place; all other axes are at their places.
         """
         command = np.concatenate((np.zeros(self._n), self.places))
         command[self._n + index] += size
@@ -179,7 +179,7 @@ class LoadedRig:
 
 
 class _Faded:
-    """Detects the end of a response in blocks. ``loud`` is the number of samples up to the end."""
+    """Detects the end of a response computed in blocks. ``loud`` is the number of samples up to the end."""
 
     def __init__(self, patience: int, share: float) -> None:
         self._patience, self._share = patience, share
@@ -187,7 +187,7 @@ class _Faded:
         self.loud = 0
 
     def after(self, block: Array, sent: NDArray[np.bool_]) -> bool:
-        """Return true if the response ends in ``block``; ``sent`` is true for samples with a command."""
+        """Return true if the response ends in ``block``; ``sent`` is true for samples with a nonzero command."""
         samples = self._samples + np.arange(len(block))
         size = np.abs(block).max(axis=2)
         largest = np.maximum(np.maximum.accumulate(size), self._largest)
@@ -276,7 +276,7 @@ class Way:
         return np.array(assembly.controller.step(measured, 0.0))
 
     def impulses(self, seen: Observation) -> Impulses:
-        """Return the responses at the interface ``seen``. Raises ConfigError if nonlinear or not fading."""
+        """Return the responses at the interface ``seen``. Raises ConfigError if nonlinear or not decaying."""
         step, n_dof = self.per_step * self.scenario.dt, seen.n_interface
         responses, nothing = [], np.zeros(n_dof)
         moving = [self._setup.axes(Motion(nothing, unit, nothing)).velocity.any() for unit in np.eye(n_dof)]

@@ -88,7 +88,7 @@ class DelayMargin(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """A mode of the intended structure, and its motion in the loop.
+    """Mode of the intended structure, and its motion in the loop.
 
     At the ``frequency`` (Hz) of the mode, the rig's response gives a spring of stiffness k the apparent stiffness
     k* and damping c*. ``apparent_stiffness`` is k*/k, and ``apparent_damping`` is c* w/k, where w is the angular
@@ -124,8 +124,8 @@ class Judgement:
     slowest axis without a compensator, s.
 
     ``further_delay`` (s, equal for all axes), ``frequency_factor`` and ``gain`` (scale factor of the tested
-    forces) are the nearest limits. They are above the present value if the loop is stable, and below it if it is
-    unstable. A limit is None if it does not exist. A stable loop also becomes unstable below ``least_gain``
+    forces) are the nearest limits. The limits of a stable loop are above the present value, the limits of an
+    unstable loop below. A missing limit is None. A stable loop also becomes unstable below ``least_gain``
     (conditional stability).
     """
 
@@ -306,7 +306,7 @@ class Judgement:
 
 
 def judge(scenario: Scenario) -> Judgement:
-    """Return the stability of ``scenario`` in discrete time. Raises ConfigError if it cannot be determined."""
+    """Return the stability of ``scenario`` in discrete time. Raises ConfigError if this fails."""
     impulses: dict[str, Impulses] = {}
     loop = sampled_loop(scenario, impulses)
     judgement = judge_loop(loop, scenario.moved_axes)

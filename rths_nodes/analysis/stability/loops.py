@@ -66,14 +66,14 @@ HZ = 2.0 * math.pi
 CHANGE = 0.5
 """Largest change of the determinant's logarithm between adjacent points: turn (rad) and magnitude.
 
-Two roots close to an interval turn the determinant by 2 pi within the interval, which its end values do not show.
-In the adjacent intervals the magnitude then changes 9-fold (e^2.2, geometric mean). The bound is less than a
+The values at the ends of an interval do not show a turn by 2 pi, which two roots close to the interval cause. In
+the adjacent intervals, such roots change the magnitude 9-fold (e^2.2, geometric mean). The bound is less than a
 quarter of this exponent."""
 MOST = 50_000
 ROUNDS = 60
 """Number of halvings of an interval, down to the last digit."""
 VANISHED = 1e-9
-"""Magnitude of an open loop below which its sign is rounding."""
+"""Magnitude of an open loop below which rounding determines the sign."""
 SLOWEST = 1e-7
 """Lowest frequency in the search, relative to the Nyquist frequency."""
 POINTS = 8_000
@@ -99,13 +99,13 @@ def turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float
 
     Intervals in which the logarithm of the function changes by more than ``CHANGE``, and adjacent intervals, are
     halved repeatedly. Raises ConfigError if the halving does not end: a root is on the path, or the values are
-    only rounding.
+    only rounding errors.
     """
     values = function(path)
     for _ in range(ROUNDS):
         with np.errstate(divide="ignore", invalid="ignore"):
             steps = np.log(values[1:] / values[:-1])
-        fast = ~(np.abs(steps) < CHANGE)  # nan also counts as fast
+        fast = ~(np.abs(steps) < CHANGE)  # NaN also counts as fast
         if not fast.any():
             return float(steps.imag.sum())
         where = path[:-1][fast]
@@ -261,7 +261,7 @@ class WholeStructure:
     @cached_property
     def scale(self) -> float:
         """Reference frequency of the structure, rad/s, which keeps determinants near one."""
-        tested = np.diag([specimen.stiffness for specimen in self.specimens])  # without internal states
+        tested = np.diag([specimen.stiffness for specimen in self.specimens])  # internal states are ignored
         whole_stiffness = self.stiffness + self.forces_of @ tested @ self.axes_of
         eigenvalues = np.linalg.eigvals(self.inverse @ whole_stiffness)
         return float(np.sqrt(np.abs(eigenvalues).max())) or 1.0
@@ -374,7 +374,7 @@ class ContinuousLoop(WholeStructure):
 class Lines(NamedTuple):
     """Computes a sum of rows, each multiplied by e^{-angle p} with consecutive powers p from ``first`` on.
 
-    The rows are in ``blocks`` ``(few, few * columns)``: position in a block, and block times column.
+    The rows form ``few`` blocks. Row i of ``blocks`` ``(few, few * columns)`` holds row i of every block.
     """
 
     first: float
@@ -468,7 +468,7 @@ class Impulses:
 
     @cached_property
     def delay(self) -> float:
-        """Low-frequency delay of the rig's slowest axis, with transport, s. Raises ConfigError if undetermined."""
+        """Low-frequency delay of the rig's slowest axis, with transport, s. Raises ConfigError if unknown."""
         return self.delay_of()
 
 
@@ -515,7 +515,7 @@ class SampledLoop:
         return len(self._periods(1.0).target) // (KINDS * len(self.whole.mass))
 
     def reach(self, ratio: float) -> float:
-        """Return ``ratio``, or a lower factor on the natural frequencies that the integrator permits."""
+        """Return ``ratio``, or a factor on the natural frequencies nearer to 1 that the integrator permits."""
         for _ in range(HALVINGS):
             if self.reaches(ratio):
                 return ratio

@@ -45,7 +45,7 @@ BEHIND = frozenset(
 def sampled_loop(
     scenario: Scenario, cache: dict[str, Impulses] | None = None, stiffness: Array | None = None
 ) -> SampledLoop:
-    """Return the loop of ``scenario`` in discrete time. Raises ConfigError if it cannot be judged.
+    """Return the loop of ``scenario`` in discrete time. Raises ConfigError if the loop cannot be judged.
 
     ``cache`` keeps the responses from Targets to forces, which take most of the time. Scenarios that differ only
     in structure share these responses. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces the stiffness of the
@@ -58,7 +58,7 @@ def sampled_loop(
     if stiffness is not None:
         matrices = replace(matrices, stiffness=matrices.stiffness - structure.stiffness + stiffness)
     integrator = _integrator(scenario, structure, stiffness)
-    integrator(1.0)  # refuses unknown integrators
+    integrator(1.0)  # raises ConfigError for unknown integrators
     impulses = _impulses(assembly, way, {} if cache is None else cache)
     if impulses.at_once is not None:
         pushed = transformation(assembly)[1] @ impulses.at_once

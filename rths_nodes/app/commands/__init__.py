@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sub-commands of ``rths``. Each has a module with a description, arguments and ``run``."""
+"""Sub-commands of ``rths``: descriptions, arguments and functions."""

@@ -26,7 +26,6 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 Options = argparse.Namespace
-"""Parsed arguments of a command."""
 FIGURES = (".png", ".svg", ".pdf")
 SCENARIO = ("scenario", "--rig", "--set", "--case")
 ASKED = "_ARGCOMPLETE"
@@ -78,7 +77,7 @@ COMPLETERS: dict[str, Completer] = {
 
 
 class Arguments:
-    """Declares the arguments of a command, or of a group of them: ``add("--out DIR", "folder to write")``."""
+    """Declares arguments of a command or of an argument group: ``add("--out DIR", "folder to write")``."""
 
     def __init__(self, parser: argparse._ActionsContainer) -> None:
         self._parser = parser
@@ -86,7 +85,7 @@ class Arguments:
     def __call__(
         self, form: str, text: str, default: object = None, completer: Completer | None = None, **more: Any
     ) -> None:
-        """Add the argument ``form``, with its metavar; ``text`` is its help, to which the default is added."""
+        """Add an argument. ``form`` is its name and metavar; the default is appended to the help ``text``."""
         name, _, metavar = form.partition(" ")
         if isinstance(default, (int, float)):
             more.setdefault("type", type(default))
@@ -122,7 +121,6 @@ class Arguments:
         return Arguments(self._parser.add_mutually_exclusive_group())
 
     def option(self, option: Option, may_be_missing: bool = False) -> None:
-        """Add an option of a run."""
         spec, form = option.spec, f"{option.name} {option.metavar}"
         more: dict[str, Any] = {"choices": spec.choices or None}
         if spec.kind == "flag":

@@ -243,11 +243,11 @@ def _loads(loaded: Scenario) -> Iterator[str]:
 
 
 def _groups(loaded: Scenario) -> Iterator[tuple[dict[str, Limits], float]]:
-    """Yield the limits of the displacement axes that stop together, and their braking time, s."""
+    """Yield each group of displacement axes that stop together: limits by axis, and braking time, s."""
     names = list(loaded.limits)
     for group in braked_together(loaded.limits.values(), loaded.stop_groups):
         members = {names[axis]: loaded.limits[names[axis]] for axis in group}
-        if not any(limits.of_force for limits in members.values()):  # force axes stop alone
+        if not any(limits.of_force for limits in members.values()):  # a force axis stops alone
             yield members, braking_time(members.values())
 
 
@@ -455,7 +455,7 @@ class Rehearsal(RecordingSink):
                 self.smallest[axis] = min(self.smallest[axis], left)
 
     def ended(self, outcome: Outcome, samples: int) -> None:
-        """Take the results of the simulated test. The complete test has ``samples``."""
+        """Store the results of the simulated test. The complete test has ``samples`` samples."""
         self.reason = outcome.reason if outcome.state is State.TRIPPED else ""
         self.integrator, self._axes = outcome.integrator, outcome.metrics["axes"]
         self.size = self.volume.bytes / max(1, outcome.samples) * samples

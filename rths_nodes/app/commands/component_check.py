@@ -26,11 +26,12 @@ from rths_nodes.loop.options import COMPILED, STAGES
 
 DT, SAMPLES, SUBSTEPS = 1.0 / 1024.0, 512, 4
 AMPLITUDE, STIFFNESS = 0.01, 1.0e6
-"""Amplitude (m) of the swept motion, and stiffness (N/m) of a spring whose force lags the motion by 20 samples."""
+"""``AMPLITUDE``: amplitude of the swept motion, m. ``STIFFNESS``: stiffness of a spring whose force lags the
+motion by 20 samples, N/m."""
 TRANSPORT = 20
 PAPER, COUPLED, LOADED = "chen_ricles_2010", "two_actuator_coupler", "column_under_axial_load"
 BARE = [f"axes.{axis}.{part}=null" for axis in ("north", "south") for part in ("actuator", "specimen")]
-SMALL = ("ground_motion.scale=0.3",)  # an elastic structure would exceed the velocity limit
+SMALL = ("ground_motion.scale=0.3",)  # at full scale, an elastic structure would exceed the velocity limit
 TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
     "ground_motion": (PAPER, "ground_motion", ()),
     "structure": (PAPER, "structure", SMALL),
@@ -143,7 +144,7 @@ def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) 
                 part = drive.build(from_data(type(params), parameters | {key: bound}, family))
                 _driven(drive, part, label)
             except ConfigError as error:
-                if part is not None or error.__cause__ is not None:  # otherwise it conflicts with other parameters
+                if part is not None or error.__cause__ is not None:  # otherwise the value conflicts with others
                     value = show(float(bound), spec.unit)
                     problems.append(f"{label}: {key} = {value} is within its bounds, but fails ({error})")
     problems.refuse()
@@ -255,7 +256,7 @@ def _step_rig(part: Rig, sample: int) -> object:
 
 
 def _restoring_force(params: AnyParams) -> object:
-    if "stiffness" in declared(type(params)) and params.stiffness is None:  # stiffness of the structure
+    if "stiffness" in declared(type(params)) and params.stiffness is None:  # None means the structure's stiffness
         params = evolved(params, stiffness=STIFFNESS)
     return registry.build("restoring_force", params, 1)
 

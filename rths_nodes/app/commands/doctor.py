@@ -33,8 +33,7 @@ WORK_S = {"composed": 300e-6, "processes": 600e-6}
 """Computing time per sample (99 % quantile) by host, s. The measured test had one axis, a recorder and a
 monitor."""
 PYTHON_STEP_S = 37e-9
-"""Time of one step of an oscillator in plain Python (``benchmarks/latency.py``), s. The computer is the same as
-for WORK_S."""
+"""Time of one step of an oscillator in plain Python (``benchmarks/latency.py``) on the computer of WORK_S, s."""
 MARGINAL = 0.01
 """Largest fraction of late ticks for the verdict ``marginal``, which permits only simulators."""
 LONGEST_GAP_S = 0.010
@@ -97,7 +96,7 @@ def memlock() -> Fact:
 def check(rate: float, seconds: float) -> None:
     for name, value in (("--rate", rate), ("--seconds", seconds)):
         unit, least, most = BOUNDS[name]
-        if not least <= value <= most:  # nan is refused, too
+        if not least <= value <= most:  # NaN is refused, too
             raise ConfigError(f"{name} = {value:g} {unit}: must be >= {least:g} and <= {most:g} {unit}")
     if not 1.0 <= rate * seconds <= MOST_TICKS:
         raise ConfigError(
@@ -153,7 +152,7 @@ def forecast(lateness: Array, python_step_s: float) -> list[Data]:
 def summary(forecasts: Sequence[Data]) -> list[str]:
     lines = []
     for host in WORK_S:
-        # the last entry is the highest rate
+        # the last entry of a verdict has the highest rate
         rates = {entry["verdict"]: entry["rate_hz"] for entry in forecasts if entry["host"] == host}
         parts = [f"{verdict} up to {rates[verdict]:g} Hz" for verdict in ("good", "marginal") if verdict in rates]
         lines.append(f"{host}: {', '.join(parts) or f'{UNSUITABLE} at any of these rates'}")

@@ -143,8 +143,7 @@ def _say(options: arguments.Options, text: str, data: dict[str, object]) -> None
 
 
 FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
-"""Model of an axis without a specimen. A stiffness is required; its force is too small for a load cell to
-measure."""
+"""Model of an axis without a specimen. The force of the required stiffness is too small for a load cell."""
 
 
 def free(scenario: Scenario) -> Scenario:
@@ -171,7 +170,7 @@ def _show(section: WatchSection, far: tuple[str, int], true: Sequence[float], se
                 (_number(displacement, true[2 * axis], noise), _number(force, true[2 * axis + 1], noise))
                 for axis, (displacement, force) in enumerate(channels)
             ]
-            with suppress(OSError):  # treat as lost in transit
+            with suppress(OSError):  # treat the datagram as lost
                 out.sendto(shown(session, counter, rows), far)
             counter += 1
 

@@ -379,8 +379,8 @@ def read_map(path: Path) -> Columns:
 def _histories(wanted: Columns, table: Table) -> dict[str, Array]:
     """Return the histories by the path of their column in the map.
 
-    A missing target or command equals the other. A degree of freedom without columns moves like the target of the
-    axis with the same name. Raises ConfigError if a column is too short, or if the lengths differ.
+    A missing target equals the command, and vice versa. A degree of freedom without columns moves like the target
+    of the axis with the same name. Raises ConfigError if a column is too short, or if the lengths differ.
     """
     columns = {"time": wanted.time}
     for name, axis in wanted.axes.items():
@@ -446,7 +446,7 @@ def _rate(times: Array) -> float:
             f"the steps must be even, {np.median(gaps):.4g} s each"
         )
     rate = 1.0 / step
-    if rate >= 1.0 and abs(rate - round(rate)) * (times[-1] - times[0]) <= tolerance * rate:  # rounded times
+    if rate >= 1.0 and abs(rate - round(rate)) * (times[-1] - times[0]) <= tolerance * rate:  # times are rounded
         return float(round(rate))
     return float(f"{rate:.6g}")
 

@@ -383,7 +383,7 @@ def _numbers(name: str, text: str | None) -> list[float]:
 def cyclic_tests(
     scenario: Scenario, axes: Sequence[str], cycles: Sequence[Cycles]
 ) -> list[tuple[str, Cycles, Scenario]]:
-    """Return the axis, the cycles and the scenario of each test, the smallest amplitudes first."""
+    """Return the axis, the cycles and the scenario of each test, in order of increasing amplitude."""
     cautious = sorted(cycles, key=lambda test: (test.amplitude, test.frequency))
     numbers = {axis: scenario.moved_axes.index(axis) for axis in axes}
     return [(axis, test, cycled(scenario, numbers[axis], test)) for axis in axes for test in cautious]
@@ -402,7 +402,7 @@ def read_cyclic(recordings: Sequence[str], on: Scenario | None = None) -> dict[s
         if on is not None:
             _check_rig(recording, history.scenario, on)
         motion = to_data(history.scenario.integrator).get("displacement") or {}
-        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # begins after the loads
+        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # the loads delay the motion
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
             raise ConfigError(
                 f"{recording}: must be a cyclic test, recorded with rths identify --for rig_file --record DIR"

@@ -55,8 +55,8 @@ def page_arguments(add: arguments.Arguments) -> None:
         stop_from_anywhere="allow viewers on other machines to stop the rig",
     )
     add("--recordings DIR", "folder whose recordings are shown", "runs")
-    add.hidden("--parent", type=int, default=0)  # end when this process ends
-    add.hidden("--behind", type=int, default=0)  # socket of the front process
+    add.hidden("--parent", type=int, default=0)  # pid of the process with which the page ends
+    add.hidden("--behind", type=int, default=0)  # descriptor of the front process's socket
     add.hidden("--restarted", action="store_true")
 
 

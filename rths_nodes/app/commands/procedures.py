@@ -257,7 +257,7 @@ def _tell(options: arguments.Options, screen: Screen, record: ProcedureRecord, f
         run, test = read_run(path), procedure.of_recording(path)
         try:
             document.write_report(run, folder / REPORT, True, test)
-        except ConfigError as error:  # without a specimen model there is no entire structure
+        except ConfigError as error:  # the whole structure needs a model of each specimen
             text = f"The response is not compared with the entire structure in one piece: {error}"
             document.write_report(replace(run, notes=(*run.notes, text)), folder / REPORT, False, test)
 
@@ -301,7 +301,7 @@ def commission_command(options: arguments.Options) -> int:
     terminal.check_writable(out)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfigError("rths commission: requires a terminal for the dialogue with the operator")
-    with raised_at_once():  # a signal ends the session at the rig, and writes failed rows
+    with raised_at_once():  # on a signal, the session ends and failed rows are written
         return _commission(bench, lead, dialogue, out)
 
 

@@ -65,9 +65,9 @@ class Result(Findings):
 def variants(
     scenario: Scenario, settings: Sequence[str] = (), cases: Sequence[str] = (), common: Iterable[str] = ()
 ) -> list[Variant]:
-    """Return the checked variants of ``scenario``: one for each text in ``settings`` and name in ``cases``.
+    """Return the checked variants of ``scenario``: one for each string in ``settings`` and name in ``cases``.
 
-    A text contains assignments, separated by spaces or commas. Without ``settings`` and ``cases``, all cases are
+    A string contains assignments, separated by spaces or commas. Without ``settings`` and ``cases``, all cases are
     variants. Raises ConfigError if a variant is invalid or none is defined.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
@@ -108,7 +108,7 @@ def compare(
 ) -> list[Result]:
     """Run all variants and return the results in the same order.
 
-    ``keep`` stores the histories; ``response`` adds errors relative to the response of the entire structure.
+    ``keep`` stores the histories; ``response`` adds errors relative to the response of the whole structure.
     """
     scenarios = [variant.scenario for variant in chosen]
     report = engine.summed(progress) if progress else None

@@ -69,7 +69,7 @@ def tell(notes: Iterable[str]) -> None:
 
 @contextmanager
 def writing(path: Path, word: str = "") -> Iterator[None]:
-    """Print ``word`` and ``path`` after the block, unless ``word`` is empty.
+    """Print ``word`` and ``path`` after the ``with`` block, unless ``word`` is empty.
 
     An OSError raised in the block names ``path`` if it names no other file.
     """
@@ -107,7 +107,7 @@ def progress(name: str) -> Iterator[Progress]:
 
 
 class Progress:
-    """Progress of ``name`` on standard error: a bar, or lines of text without ``bars``."""
+    """Shows the progress of ``name`` on standard error: a bar, or lines of text if ``bars`` is None."""
 
     def __init__(self, name: str, bars: Bars | None = None) -> None:
         self._name, self._bars, self._waits = name, bars, ""
@@ -207,7 +207,7 @@ def table(
     numbers: Iterable[str] = (),
     last: Iterable[str] = (),
 ) -> None:
-    """Print a table with columns of text (``heads``), of ``numbers``, and again of text (``last``)."""
+    """Print a table with text columns ``heads``, then columns of ``numbers``, then text columns ``last``."""
     from rich import box
     from rich.table import Table
 

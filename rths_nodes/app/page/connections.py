@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections of a page: access rights of clients, and a front process that answers stop requests.
 
-The page's process has the lowest priority and may wait; a stop must not wait. The front passes on all other
-connections. Connections are accepted in batches, because another user could otherwise fill the kernel's queue. The
-front answers these requests:
+The page's process has the lowest priority and may wait; a stop must not wait. Connections are accepted in batches,
+because another user could otherwise fill the kernel's queue. The front process answers the following requests, and
+passes all other connections to the page's process:
 
     POST /stop  {"kind": "stop" or "trip"}; the response follows once the rig has confirmed the stop
     GET  /stop  ``reaches``: whether a stop reaches a rig
@@ -39,7 +39,7 @@ CLOSE_S = 0.2
 
 
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
-    """Return an application without routes for the server at ``address``. A connection has one response.
+    """Return an application without routes for the server at ``address``. A connection closes after one response.
 
     Requests for another host or from another origin are refused before any limit counts them.
     """
@@ -68,7 +68,6 @@ def quiet_runner(application: web.Application) -> web.AppRunner:
 
 
 async def shut_down(runner: web.AppRunner) -> None:
-    """Close all connections, and clean up."""
     assert runner.server is not None
     await runner.server.shutdown(CLOSE_S)  # cleanup alone waits a minute for open pages
     await runner.cleanup()
@@ -133,7 +132,7 @@ def other_origin(headers: Mapping[str, str]) -> bool:
 
 
 def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: bool) -> str:
-    """Return the reason why ``remote`` must not stop the rig of the server at ``host``; empty if it may."""
+    """Return the reason why ``remote`` must not stop the rig of the server at ``host``, or an empty string."""
     if headers.get(MARK) != "1":
         return f"the header {MARK} is missing, so the request is not from the page"
     if not known_host(headers.get("Host", ""), host):
@@ -231,7 +230,7 @@ class Behind:
         self._start()
 
     def restart(self) -> None:
-        """Restart the process after its end. The new process disarms the rig if a rung is armed."""
+        """Restart the ended process. The new process disarms the rig if a rung is armed."""
         self._end.close()
         self._start("--restarted")
 
@@ -324,7 +323,7 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[d
 
 
 AT_ONCE = 64
-"""Number of connections accepted in one batch before pending stops continue."""
+"""Number of connections accepted in one batch; pending stops are processed between batches."""
 WAITING = 400
 """Maximum number of connections with incomplete requests. A further connection closes the oldest."""
 PART_S = 0.01

@@ -87,7 +87,7 @@ class Operating:
             self._shown = now
             half = LENGTH // 2
             code = f"{self._code[:half]}-{self._code[half:]}"
-        self._say(f"code to be typed at the page within {CODE_S:.0f} s: {code}")  # a terminal can block
+        self._say(f"code to be typed at the page within {CODE_S:.0f} s: {code}")  # unlocked: a terminal can block
 
     def lead(self, code: str, name: str) -> str:
         """Let the person ``name``, who typed the ``code``, lead the test; disarm the rig and return a token.
@@ -170,7 +170,7 @@ class Operating:
             request = replace(request, stops=stops, state=state, test_id=str(test_id))
         try:
             return self._ask(request)
-        finally:  # an arm without an answer may be in effect
+        finally:  # the rung may be armed even if no answer came
             if act == ARM and (token != self._token or self._seen is None):
                 self.disarm("the page that armed the rung no longer leads the test")
 

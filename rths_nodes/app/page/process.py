@@ -28,7 +28,7 @@ PATIENCE_S = 5.0
 
 @contextmanager
 def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[str] = ()) -> Iterator[int]:
-    """Serve the page of ``namespace`` during the block; yield the pid of its process.
+    """Serve the page of ``namespace`` during the ``with`` block; yield the pid of its process.
 
     ``say`` prints the output of this process. Raises ConfigError if the page cannot be served.
     """
@@ -51,7 +51,7 @@ def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[
     say(first.strip())
     telling = [
         threading.Thread(target=_tell, args=(stream, say), name="page", daemon=True)
-        for stream in (serving.stdout, serving.stderr)  # a full pipe would block the process, and its stop
+        for stream in (serving.stdout, serving.stderr)  # a full pipe would block the page and its stop
     ]
     for thread in telling:
         thread.start()

@@ -82,7 +82,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return a report; None if it is not a file or too large. Raises OSError for a link."""
+    """Return a report; None if ``path`` is not a file, or is too large. Raises OSError for a link."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         number = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
@@ -102,7 +102,7 @@ LOST_S = 0.2
 SLOW_S = 5.0
 """Time after which a client that does not receive is disconnected, s."""
 MOST_WATCHERS, KEPT = 200, 20
-"""Maximum number of clients, and places reserved for clients on this computer."""
+"""``MOST_WATCHERS``: maximum number of clients. ``KEPT``: places reserved for clients on this computer."""
 THREADS = 64
 LONGEST_NAME = 64
 FILES = {
@@ -170,7 +170,7 @@ class PageServer:
 
     @web.middleware  # type: ignore[untyped-decorator]
     async def _limited(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Limit GET requests by address, and POST requests to the operator's browser."""
+        """Limit the rate of GET requests per address; accept POST requests only from the operator's browser."""
         remote = request.remote or ""
         if request.method == "POST":
             if why := connections.why_not(request.headers, remote, self._address, open_to_others=False):

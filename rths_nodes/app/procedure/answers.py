@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of the operator in a file. The terminal asks for missing answers.
+"""Answers file of an operator. The terminal asks for missing answers.
 
 operator: A. Tester
 rungs: [a, b, c, d, e, f, g]
@@ -170,7 +170,7 @@ def needed(planned: Iterable[str]) -> list[str]:
 
 
 def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
-    """Return a message for each missing answer of the planned rungs. With ``only``, other keys may be missing."""
+    """Return a message for each missing answer of the planned rungs. With ``only``, check only these keys."""
     planned, specs, problems = answers.rungs or ALL, declared(Answers), []
     by_rung = {"arm": [name for name in planned if name in MOVED], "largest_difference": planned[1:]}
     keys = needed(planned)

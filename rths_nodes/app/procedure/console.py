@@ -68,8 +68,8 @@ Work = Callable[[], Level]
 def typed(question: str, ended: Callable[[], str] = str) -> str:
     """Print the question, and return the typed line.
 
-    Raises ActRefused if ``ended`` returns a reason before a line is typed at a terminal. A signal always
-    interrupts this wait, but not always a plain read.
+    Raises ActRefused if ``ended`` returns a reason before a line is typed at a terminal. The wait polls, because
+    a signal does not always interrupt a blocking read.
     """
     print(question, end="", file=sys.stderr, flush=True)
     while sys.stdin.isatty() and not select.select([sys.stdin], [], [], 0.1)[0]:
@@ -150,7 +150,7 @@ class Console:
     def clear(self, act: str, motion: str) -> str:
         """Return CLEAR if the ``motion`` of ``act`` may start, else another text.
 
-        If the file has no answer, print the motion and return the typed line. Raises errors of :func:`typed`.
+        Without an answer in the file, print the motion and return the typed line. Raises errors of :func:`typed`.
         """
 
         def ended() -> str:
@@ -167,7 +167,7 @@ class Console:
         return self.exact_line(TYPE_CLEAR, ended)
 
     def ends(self, reason: str = "") -> None:
-        """End a test with an answers file for this ``reason``. If the operator leads, the test continues."""
+        """End the test for ``reason`` if the answers file leads. If the operator leads, the test continues."""
         if not self.leads:
             self.stopped, self._over = self.stopped or reason, True
 
@@ -181,9 +181,9 @@ class Console:
         runner.changed, runner.ladder.progress = self._changed, far
 
     def run(self, walk: Callable[[], None] | None = None, close: Callable[[], None] = lambda: None) -> ExitCode:
-        """Conduct the test, by default with the acts of the terminal. With ``walk``, only stop and finish it.
+        """Conduct the test by ``walk()`` or, by default, by the acts of the terminal; then finish the test.
 
-        ``close`` is called at the end, before a stalled terminal can delay it.
+        ``close`` is called at the end, before a stalled terminal can delay this call.
         """
         failed, finish = "", self.perform
         if walk is not None:
@@ -298,7 +298,7 @@ class Console:
         self._answered, self._done = 0, (0, 0)
         with self._progress(name) as bar, self.runner.session.act():
             self.runner.starting = bar.starting
-            self.heed_signals()  # a stop before the act ends it before its motion
+            self.heed_signals()  # a stop requested earlier ends the act before its motion
             result = begun(work, name)
             while wait([result], LOOK_S).not_done:
                 self._attend()
@@ -390,7 +390,7 @@ def _climb(act: str, console: Console, rest: str) -> None:
         console.ends()
         return
     difference = largest(last.differences)
-    bound = float(console.answers.largest_difference.get(last.name, math.inf))  # or the operator decides
+    bound = float(console.answers.largest_difference.get(last.name, math.inf))  # no bound: the operator decides
     if (not last.not_valid or counts(console, last)) and difference > bound:
         message = f"rung {last.name}: the difference {difference:.3g} (rms divided by rms) must be <= {bound:g}"
         console.say(message)
@@ -418,7 +418,7 @@ def _take_offsets(console: Console, rest: str) -> None:
 def _confirm_offsets(console: Console, rest: str) -> None:
     session = console.runner.session
     offsets = session.taken
-    assert offsets is not None  # otherwise the act is not possible
+    assert offsets is not None  # without offsets, the act is not possible
     if not console.agreed("confirm_offsets", f"confirm these offsets ({offsets.hash})?"):
         session.taken = None
         console.ends()

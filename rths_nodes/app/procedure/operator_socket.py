@@ -195,7 +195,7 @@ def unpacked(kind: type[T], packet: bytes) -> T:
     if len(packet) > LONGEST_PACKET:
         raise ValueError(f"the packet is longer than {LONGEST_PACKET} bytes")
     try:
-        return built(kind, json.loads(packet), "")  # all errors are ValueErrors
+        return built(kind, json.loads(packet), "")  # all other errors are ValueErrors
     except RecursionError:
         raise ValueError("the packet has too many nested lists") from None
 

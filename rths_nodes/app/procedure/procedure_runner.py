@@ -47,7 +47,7 @@ from rths_nodes.recording.records import RecordingError
 from rths_nodes.recording.run import Run
 
 SLOW, UNSENT = "e", "c"
-"""Rung in slow time, and rung whose commands are not sent to the rig."""
+"""``SLOW``: rung in slow time. ``UNSENT``: rung whose commands are not sent to the rig."""
 
 MOST = 0.3
 """Largest level that is proposed."""
@@ -57,7 +57,7 @@ ROOM = 0.8
 
 @dataclass(frozen=True)
 class Step:
-    """Rung to run. Its ``level`` and time ``ratio`` are already applied to ``scenario``."""
+    """Rung to run. ``level`` and time ``ratio`` are already applied to ``scenario``."""
 
     rung: Rung
     scenario: Scenario
@@ -109,7 +109,7 @@ class Ladder:
         self._files, self.code = file_hashes(self.scenario), Code.of(self.scenario)
 
     def kept(self, folder: Path) -> Ladder:
-        """Copy the files to ``folder``, for the returned ladder. Raises ConfigError if a file has changed."""
+        """Return a ladder that reads copies of the files in ``folder``. Raises ConfigError if one has changed."""
         scenario = with_copied_files(self.scenario, folder)
         now = file_hashes(scenario)
         if changed := [path for path, digest in self._files.items() if now[path] != digest]:
@@ -153,7 +153,7 @@ class Ladder:
             self.step(name)
 
     def rehearsed(self, name: str) -> Run:
-        """Return the only simulation of the rung. Raises ConfigError if it is impossible or does not finish."""
+        """Simulate the rung once; return the run. Raises ConfigError if the run is impossible or unfinished."""
         scenario = rehearsal.simulated(self.step(name).scenario)
         key = scenario.whole_hash()
         if key not in self._rehearsed:
@@ -439,11 +439,14 @@ class ProcedureRunner(Test):
         return texts[act](self) if act in texts else ""
 
     def write(self, quietly: bool = False, last: bool = False) -> None:
-        """Write the record, ``last`` with the reserved disk space. Raises RecordingError unless ``quietly``."""
+        """Write the record; if ``last``, use the reserved disk space.
+
+        Raises ConfigError or RecordingError unless ``quietly``.
+        """
         try:
             self._file.write(self.record, last)
         except (ConfigError, RecordingError) as error:
-            if isinstance(error, RecordingError):  # otherwise nothing was written before
+            if isinstance(error, RecordingError):  # a ConfigError means that the first write failed
                 self.unwritten = self.unwritten or str(error)
             if not quietly:
                 raise

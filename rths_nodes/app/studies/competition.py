@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Competition of compensators: identification, settings, tuning, all runs, and the scoreboard with its files.
 
-A scoreboard entry has the results of one research group that another group can repeat (``doc/studies.md``). The
-digest (SHA-256) shows that an entry is unchanged; only a repetition shows that the numbers are right. Rounding
-depends on processor and LAPACK, so numbers are compared within ``TOLERANCE``.
+A scoreboard entry contains results that another research group can repeat (``doc/studies.md``). The digest
+(SHA-256) shows that an entry is unchanged; only a repetition shows that the numbers are right. Rounding depends on
+processor and LAPACK, so numbers are compared within ``TOLERANCE``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def compete(
     conditions = chosen_conditions.resolved(scenario)
     names = [registry.named(FAMILY, law, "laws") for law in conditions.laws]
     stored = files.settings_of(conditions.settings)
-    # refuse before any motion; ranges are checked later, because only a compensator knows its states
+    # refuse errors before any motion; range indices are checked later, because only a compensator knows its states
     nominal = Candidate(type(scenario.compensator).type_name, to_data(scenario.compensator))
     indices = tuple(index for index in conditions.indices if not index.endswith(RANGE))
     scoreboard.design(scenario, [nominal], replace_fields(conditions, indices=indices))
@@ -191,8 +191,8 @@ def markdown(board: Scoreboard) -> str:
 # Entries
 
 VERSION, FIRST = 2, 1
-"""Version of new entries; version whose statistics exclude failed runs, and are not compared in rows with
-failures."""
+"""``VERSION``: version of new entries. ``FIRST``: version whose statistics exclude failed runs; rows with
+failures are not compared."""
 TOLERANCE = 1e-6
 LARGEST_FILE = 1 << 24
 BASE64 = "base64"
@@ -200,7 +200,7 @@ COMPUTES = ("numpy", "scipy")
 """Packages that affect the numbers, in addition to this package and Python."""
 PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scores", "digest")
 KEYS, VALUES = ("law", "block", "runs", "failures"), ("median", "high", "worst")
-"""Fields of a Score in an entry. Each of the VALUES contains numbers by index."""
+"""Fields of a Score in an entry. ``KEYS`` have single values; ``VALUES`` have numbers by index."""
 
 
 def begun_entry(
@@ -257,7 +257,7 @@ def _carry(carried: Data, law: str, folder: Path, named: Named) -> str:
     except UnicodeDecodeError:
         text = {BASE64: base64.b64encode(content).decode()}
     name = f"{law}_{file.name}"
-    while carried.setdefault(name, text) != text:  # another file of this name
+    while carried.setdefault(name, text) != text:  # another file has this name
         name = f"{law}_{name}"
     return name
 
@@ -276,7 +276,7 @@ def _put(carried: Data, folder: Path) -> None:
 
 
 def programs(content: Data) -> list[str]:
-    """Return a text ``key = path`` for each file that a verification would execute.
+    """Return a string ``key = path`` for each file that a verification would execute.
 
     Raises ConfigError if the entry is invalid.
     """

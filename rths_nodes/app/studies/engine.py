@@ -21,13 +21,13 @@ import time
 import warnings
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from types import CodeType
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -43,7 +43,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 if TYPE_CHECKING:
-    from distributed import Client
+    import distributed
 
 WORTH_S = 15.0
 """Total time of all runs in Python above which compiling saves time, s."""
@@ -51,8 +51,8 @@ TRIED_S = 0.2
 WORTH = 100_000
 
 BUILT_S, FASTER = 1.0, 30.0
-"""Approximate time to build a compiled loop, s, and speed of this loop relative to a loop over kernels in
-Python."""
+"""``BUILT_S``: approximate time to build a compiled loop, s. ``FASTER``: speed of a compiled loop relative to a
+loop over kernels in Python."""
 
 R = TypeVar("R")
 Tell = Callable[[float], None]
@@ -117,7 +117,7 @@ def processors() -> int:
 
 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
-    """Return the expected duration of ``samples`` of a test, s; None if it is short or unknown.
+    """Return the expected duration of ``samples`` samples, s; None if the duration is short or unknown.
 
     No external part is started.
     """
@@ -151,16 +151,20 @@ def as_completed(
     is lost. All work ends after an error, or if the caller stops iterating. A stop request raises
     KeyboardInterrupt.
     """
-    if where.scheduler:
-        results = _on_cluster(with_components(work), jobs, count, where.scheduler, progress)
-    elif where.processes > 1:
-        results = _in_processes(with_components(work), jobs, count, where.processes, progress)
-    else:
-        results = _here(work, jobs, count, progress)
     with raised_at_once() as check:
-        for result in results:
+        for result in _results(work, jobs, count, where, progress):  # an error closes the generator at once
             check()
             yield result
+
+
+def _results(
+    work: Callable[..., R], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None
+) -> Iterator[tuple[int, R | Lost]]:
+    if where.scheduler:
+        return _on_cluster(with_components(work), jobs, count, where.scheduler, progress)
+    if where.processes > 1:
+        return _in_processes(with_components(work), jobs, count, where.processes, progress)
+    return _here(work, jobs, count, progress)
 
 
 def _here(
@@ -201,7 +205,8 @@ ORPHANED_S = 0.5
 IDLE_S = 10
 MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1073741824:glibc.malloc.hugetlb=1"
 """glibc settings that keep the memory of freed arrays, in huge pages. Otherwise each run clears 8000 pages."""
-ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMBA", "NUMEXPR")}
+LIBRARIES = "OMP", "OPENBLAS", "MKL", "BLIS", "NUMBA", "NUMEXPR"
+ONE_THREAD = {"VECLIB_MAXIMUM_THREADS": "1"} | {f"{library}_NUM_THREADS": "1" for library in LIBRARIES}
 
 
 def _in_processes(
@@ -212,14 +217,18 @@ def _in_processes(
 
     # loky mistakes compiled code in memory for a leak and replaces the process
     warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
+    used = set[Executor]()
     with _shares(count, progress) as (file, shares):
 
         def submit(job: Job, processes: int = processes) -> Future[R]:
+            pool = _pool(processes)
             try:
-                return _pool(processes).submit(_work, work, job, file)
-            except TerminatedWorkerError:  # of an earlier job
+                future: Future[R] = pool.submit(_work, work, job, file)
+            except TerminatedWorkerError:  # an earlier job has killed a worker
                 _reusable_pool.cache_clear()
-                return _pool(processes).submit(_work, work, job, file)
+                return submit(job, processes)
+            used.add(pool)
+            return future
 
         try:
             for job, future in _completed(jobs, submit, lambda: 2 * processes):
@@ -236,7 +245,8 @@ def _in_processes(
                 shares[job[0]] = 1.0
                 yield job[0], result
         except BaseException:  # an error, or the caller has stopped
-            _pool(processes).shutdown(kill_workers=True)  # type: ignore[call-arg]
+            for pool in used:
+                pool.shutdown(kill_workers=True)  # type: ignore[call-arg]
             _reusable_pool.cache_clear()
             raise
 
@@ -317,17 +327,20 @@ def _on_cluster(
 ) -> Iterator[tuple[int, R | Lost]]:
     with _client(scheduler) as client:
         shares = [0.0] * count
-        executor = client.get_executor(pure=False)  # dask does not reuse results of an earlier study
 
-        def submit(job: Job) -> Future[R]:
-            future: Future[R] = executor.submit(_work_there, work, __version__, job[1])
+        def submit(job: Job) -> Future[Any]:
+            future: Future[Any] = Future()
+            # not pure: dask does not reuse results of an earlier study
+            remote = client.submit(_work_there, work, __version__, job[1], pure=False)
+            # the executor of dask leaves a future pending if its result cannot be read
+            remote.add_done_callback(future.set_result)
             return future
 
         def ahead() -> int:
             return max(AT_LEAST, AHEAD * int(sum(client.nthreads().values())))
 
         for (number, _), future in _completed(jobs, submit, ahead):
-            result = _result(future, scheduler)
+            result: R | Lost = _result(future.result(), scheduler)
             shares[number] = 1.0
             if progress:
                 progress(list(shares))
@@ -342,8 +355,8 @@ def _work_there(work: Callable[..., R], version: str, arguments: tuple[object, .
     return work(*arguments, lambda share: None)
 
 
-def _result(future: Future[R], scheduler: str) -> R | Lost:
-    from distributed import KilledWorker
+def _result(future: distributed.Future, scheduler: str) -> Any:
+    from distributed import CancelledError, KilledWorker
 
     try:
         return future.result()
@@ -358,7 +371,7 @@ def _result(future: Future[R], scheduler: str) -> R | Lost:
 
 
 @contextmanager
-def _client(scheduler: str) -> Iterator[Client]:
+def _client(scheduler: str) -> Iterator[distributed.Client]:
     try:
         from distributed import Client
     except ImportError:

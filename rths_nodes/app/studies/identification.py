@@ -214,7 +214,7 @@ def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
     rms = wanted["rms"] if "rms" in wanted else PERIODIC.share * expected_rms(scenario)
     lower, upper = PERIODIC.band
     defaults = {"rms": rms, "lower_frequency": lower, "upper_frequency": upper}
-    whole_periods = PERIODIC.period * (duration // PERIODIC.period)  # the rest is not evaluated
+    whole_periods = PERIODIC.period * (duration // PERIODIC.period)  # partial periods are not evaluated
     fixed = {"duration": whole_periods + TAPER, "period": PERIODIC.period}
     return from_data(Noise, defaults | dict(wanted) | fixed)
 

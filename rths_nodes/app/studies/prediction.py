@@ -33,10 +33,11 @@ from rths_nodes.recording.run import Run, measurement_of
 DISCREPANCY = {"error_norm_percent": 1.0, "max_error_percent": 2.0}
 """Largest difference of each index (%) for which a recording and its repetition always agree."""
 AGREEING = 0.3
-"""Largest relative difference of an index for which recording and repetition also agree."""
+"""Largest relative difference for which recording and repetition agree even beyond ``DISCREPANCY``."""
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
-"""Rows of a prediction: the recording, its repetition on the identified rig, and a repetition with changes."""
+"""Rows of a prediction. ``MEASURED``: the recording. ``AGAIN``: its repetition on the identified rig. ``CHANGED``:
+a repetition with changes."""
 IDENTIFIED = ("actuator", "specimen")
 """Sections of an axis that are identified from the recording."""
 
@@ -90,7 +91,7 @@ def reproduced(run: Run) -> Reproduction:
                 first = sample + 1 if first is None else first
                 largest = max(largest, float(np.abs(again - run.command[sample + 1]).max()))
             if run.loads is not None and first is None:
-                loads = run.loads.command[sample + 1]  # the load of a held axis is nan
+                loads = run.loads.command[sample + 1]  # the load of a held axis is NaN
                 if (np.isfinite(loads) & (command.command[len(run.axes) :] != loads)).any():
                     first = sample + 1
     finally:

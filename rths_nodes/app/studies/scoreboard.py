@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 SLOW = 5.0
 """Upper frequency of slow motions, Hz. The delay of slow motions is the initial delay of compensators."""
 MODELS = {"model", "inverse", "known"}
-"""Compensator parameters that describe the rig. A compensator with such parameters needs a value of at least one
-of them."""
+"""Compensator parameters that describe the rig. A compensator with such parameters needs a value of at
+least one."""
 RESOLUTION = identification.LINES / PERIODIC.period
 """Resolution of the responses, Hz: each interval contains ``LINES`` spectral lines of the noise."""
 
@@ -216,7 +216,7 @@ SCORED = ("cases", "noise_seeds", "plants", "seed", "indices", "records")
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """Conditions of a scoreboard. The fields are arguments of :func:`rths_nodes.scoreboard`."""
+    """Conditions of a scoreboard: arguments of :func:`rths_nodes.scoreboard`."""
 
     laws: Sequence[object] = ()
     settings: str | os.PathLike[str] | Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -545,7 +545,7 @@ def _score(
 ) -> tuple[Score, float, float]:
     """Return the score of ``rows``, and the smallest and largest high percentile of ``index`` over the seeds.
 
-    Both percentiles are NaN for a single seed or failed runs.
+    Both percentiles are NaN for a single seed, or if failed runs make a percentile infinite.
     """
     law, _, block = label.partition(" ")
     size = {name: values[rows] for name, values in sizes.items()}

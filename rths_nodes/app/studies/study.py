@@ -91,8 +91,8 @@ class Level:
 class Row:
     """Run of a study, with the ``scenario`` as text.
 
-    For an invalid scenario, ``reason`` is set and ``scenario`` is empty. ``key`` identifies scenario, contents of
-    its files, version of this package, and the process if a component is not part of a package.
+    For an invalid scenario, ``reason`` is set and ``scenario`` is empty. ``key`` identifies the scenario, the
+    contents of its files and the version of this package; also the process, if a component is in no package.
     """
 
     number: int
@@ -177,7 +177,7 @@ class Design:
             except ConfigError as error:
                 reason = "; ".join(error.problems)
         session = registry.session_of(part for _, part in walk(scenario)) if registry.added() else ""
-        response = "with response " if needs_response(self.indices) else ""  # other runs lack these indices
+        response = "with response " if needs_response(self.indices) else ""  # runs without it lack the response
         parts = f"{__version__} {session}{response}{contents}{resolved or name}"
         key = hashlib.sha256(parts.encode()).hexdigest()[:20]
         labels = {factor: level.label for factor, level in levels.items()}
@@ -310,7 +310,7 @@ class Plant:
 def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> list[Plant]:
     """Return plants 1 to ``count`` of ``seed``. With ``nominal``, the nominal plant comes first.
 
-    The only plant is nominal if ``count`` is 0. Raises ConfigError if the scatter is missing or invalid.
+    If ``count`` is 0, the nominal plant is the only one. Raises ConfigError if the scatter is missing or invalid.
     """
     if not count:
         return [Plant(NOMINAL, seed, {})]
@@ -428,7 +428,7 @@ CSV, PARQUET, PAGE = "table.csv", "table.parquet", "study.html"
 
 
 def undone(design: Design, journal: Journal) -> list[Row]:
-    """Return the remaining runs, in turn from each kind, so that the completed runs represent all costs."""
+    """Return the remaining runs, each kind in turn, so that the duration of completed runs is representative."""
     rows: dict[str, Row] = {}
     for row in design.rows:
         if row.scenario and row.key not in journal.results:

@@ -28,9 +28,9 @@ AROUND = 3.0
 BY_ITSELF = ("lead",)
 """Parameters of a compensator that describe the rig and are not tuned by default."""
 UNSTABLE, BROKEN = 1e9, 1e6
-"""Objective of a scenario judged unstable; smallest objective of an aborted run."""
+"""``UNSTABLE``: objective of a scenario judged unstable. ``BROKEN``: smallest objective of an aborted run."""
 LEAST, EACH = 8, 5
-"""Minimum number of candidates per generation, and number of candidates per parameter."""
+"""Candidates per generation. ``LEAST``: minimum number. ``EACH``: number per parameter."""
 SETTLED = 1e-3
 """Relative uncertainty of parameters and objective at which a search ends."""
 NEAR = 0.1
@@ -112,7 +112,7 @@ def parameters(
 ) -> list[Parameter]:
     """Return the parameters to tune, by default all tunable numbers.
 
-    ``stated`` has ranges by key, or texts ``KEY[=LOW:HIGH]``.
+    ``stated`` has ranges by key, or strings ``KEY[=LOW:HIGH]``.
     """
     ranges: Mapping[str, Sequence[str | float] | None] = dict.fromkeys(tunable(scenario))
     if isinstance(stated, Mapping):
@@ -177,7 +177,7 @@ class Search:
         indices = runs.known_indices(checked_loop(scenarios[0]).assembly)
         if index not in indices:
             raise unknown("index", "index", index, indices)
-        for share in (0.0, 1.0):  # if both limits are valid, all values between are valid
+        for share in (0.0, 1.0):  # if both limits are valid, all values between them are valid
             replace(scenarios[0], pairs_of({parameter.key: parameter.value(share) for parameter in chosen}))
         self.evaluations, self._engine = 0, AUTO
         self.unjudged = ""
@@ -240,10 +240,7 @@ class Search:
         return before[0]
 
     def _polish(self, budget: int) -> None:
-        """Search around the best candidate.
-
-        The method only compares values, and tolerates jumps of the objective.
-        """
+        """Search around the best candidate by a method that tolerates jumps of the objective."""
         from scipy.optimize import minimize
 
         value, best = self._best
@@ -259,7 +256,7 @@ class Search:
         beside = best + np.diag(np.where(best > 0.5, -NEAR, NEAR))
         options = {
             "initial_simplex": np.vstack([best, beside]),
-            "maxfev": budget + 1,  # the value of the best candidate is known
+            "maxfev": budget + 1,  # one evaluation is the known value of the best candidate
             "xatol": SETTLED,
             "fatol": SETTLED * value,
             "adaptive": True,
@@ -323,7 +320,7 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
 
 
 def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
-    """Return the number of the first unstable scenario (or None), and the first reason why one was not judged."""
+    """Return the number of the first unstable scenario (or None), and the first reason for a missing judgement."""
     from rths_nodes.analysis.stability.judgement import is_stable
     from rths_nodes.analysis.stability.loops import Impulses
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the loop over kernels for a scenario: kernels, constants and first states."""
+"""Parts of the loop over kernels for a scenario: kernels, constants and initial states."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ class _Gathered:
                 self._kernels[f"actuator_{axis}"], self._constants[f"of_actuator_{axis}"] = actuator.step, k
                 self._states[f"rig_{axis}"] = copied(actuator.rest(k))
         inputs = len(port.auxiliary_inputs)
-        # hops and port delay a Command in the same way
+        # a Command is delayed in the same way by hops and by the port
         transport = self._port.transport + self._scenario.hops.depth
         if coupled:
             self._states["inputs"] = np.zeros(inputs)

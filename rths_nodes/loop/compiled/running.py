@@ -43,7 +43,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing
 
 CHUNK = 2 * tracking.CHUNK
-"""Number of samples in a chunk. Twice the chunk of the monitor shortens a run by 5 %."""
+"""Number of samples in a chunk. With twice the chunk of the monitor, a run is 5 % shorter."""
 UNSENT = "inputs", "input_energy"
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field. Each sample or step has one row, from number 0 on. Missing values are NaN."""
@@ -52,7 +52,7 @@ MANY = 12
 become arrays."""
 SLOWER = "which takes 20 to 100 times as long"
 HANDED = ("samples", "before")
-"""Names of integer constants that a library takes as arguments. Other integer constants are part of its text."""
+"""Names of integer constants that a library takes as arguments. Others are part of the library's source."""
 TABLES = 4
 """Position of the first argument of ``run`` whose arrays may have any length."""
 _ways: dict[object, Way] = {}
@@ -60,7 +60,7 @@ _reported: set[str] = set()
 
 
 class Way(NamedTuple):
-    """Function ``run`` of a module from ``text.py``. A compiled function takes arrays instead of lists."""
+    """Function ``run`` of a generated module (``text.py``). A compiled function takes arrays instead of lists."""
 
     run: Function
     compiled: bool
@@ -112,7 +112,7 @@ def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
 
 
 def way_of(parts: Parts) -> Way:
-    """Return the loop in C or, if this fails, in plain Python with the reason in ``notes``.
+    """Return the loop in C or, if it cannot be compiled, in plain Python with the reason in ``notes``.
 
     Notes that this process has already reported are omitted.
     """
@@ -389,7 +389,7 @@ def like(sample: Any, value: Any) -> Any:
 
 
 def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool) -> tuple[object, ...]:
-    """Return the known inputs of the next ``samples``, in the order of ``given`` in the generated function.
+    """Return the known inputs of the next ``samples`` samples, ordered like ``given`` of the generated function.
 
     ``forces`` are the excitation and, unless the loop is live, the external forces. If ``in_lists`` is true, noise
     is a list, which plain Python reads twice as fast as an array.
@@ -467,7 +467,7 @@ class Histories:
         for name, first in firsts.items():
             if (columns := self._columns[name]).stop > columns.start:
                 self._samples[columns, 0] = first
-        # by columns, because monitor and analysis read columns
+        # stored by columns, because monitor and analysis read columns
         self._displacement = np.empty((steps, len(p.target.displacement)), order="F")
         self._displacement[0] = p.target.displacement
         self._all_marks: Any = np.zeros((samples, 2), np.uint32)
@@ -556,7 +556,7 @@ class Histories:
         columns = {name: self._column(name)[behind] for name in self._columns}
         p, marks = self._parts, self._all_marks[behind]
         true = "true_" if any(p.kind.sensors) else ""
-        # without converters, these are the applied commands; row 0 is from Measurement 0
+        # without converters, the sent commands are applied; row 0 is from Measurement 0
         sent = columns["command"]
         applied = self._arrived(columns["applied" if p.kind.converts else "command"])
         measured = {"displacement": columns["displacement"], "force": columns["force"]}

@@ -98,7 +98,8 @@ def width(columns: Mapping[str, slice]) -> int:
 
 
 APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
-"""Kinds of ramp: one state for each degree of freedom, one state of arrays for all, or no state."""
+"""Kinds of ramp. ``APART``: one state for each degree of freedom. ``TOGETHER``: one state of arrays.
+``HANDED_ON``: no state."""
 FEW = 8
 """Largest number of degrees of freedom, or of force samples of a lead, that the text handles one by one."""
 QUANTITIES = ("x", "v", "a", "exact", "r")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Near side of the port ``udp`` in C: text and terms of ``near.c``, and checks of its reports."""
+"""Port ``udp`` of the executive, in C: source and terms of ``near.c``, and checks of its reports."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
     for axis, gains in enumerate(port.gains):
         terms.place[axis] = gains.displacement / gains.command
         terms.force[axis] = gains.force / gains.newtons
-    terms.address = int.from_bytes(socket.inet_aton(rows[0][4][0]), "big")  # type: ignore[arg-type]  # of IPv4
+    terms.address = int.from_bytes(socket.inet_aton(rows[0][4][0]), "big")  # type: ignore[arg-type]  # IPv4
     terms.session, terms.period = params.session or secrets.randbelow(2**32 - 1) + 1, port.head.period
     terms.port, terms.local_port, terms.flags = params.port, params.local_port, port.flags(lockstep)
     terms.axes, terms.inputs, terms.channels = port.head.axes, port.head.auxiliary, len(port.channels)

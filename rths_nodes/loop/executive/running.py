@@ -2,9 +2,9 @@
 """Run of a test by the executive: build and start the program, read its rows, end the program.
 
 The program owns the loop, and this process can only request a stop. If this process is late, suspended or dead,
-the program brakes by itself (``executive.c``). Both share a memory with a control block, the arguments of the loop
-and a ring of rows. The unit of all offsets is a word of 8 bytes. Rows become messages for monitor and sinks, in
-the order of the embedded loop.
+the program brakes by itself (``executive.c``). Both processes share memory with a control block, the arguments of
+the loop and a ring of rows. The unit of all offsets is a word of 8 bytes. Rows become messages for monitor and
+sinks, in the order of the embedded loop.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ RING_S = 4.0
 """Duration of the samples that the ring can hold in real time, s."""
 SPIN_S = 6e-5  # busy waiting before a tick, s
 NODES_ROWS, BATCH = 8, 256
-"""Number of rows in the ring in lockstep with nodes; largest number of rows that one call reads."""
+"""``NODES_ROWS``: number of rows in the ring in lockstep with nodes. ``BATCH``: most rows that one call reads."""
 NEVER = 2**62  # sample of the trip while no trip is requested
 LOOK_S, LOOK_LOCKSTEP_S = 0.005, 0.0002
-"""Polling intervals while the ring is empty, in real time and in lockstep, s."""
+"""Polling intervals while the ring is empty, s: ``LOOK_S`` in real time, ``LOOK_LOCKSTEP_S`` in lockstep."""
 START_S, END_S = 10.0, 2.0
-"""Timeouts for the start of the program, and for its exit after braking, s."""
+"""Timeouts of the program, s: ``START_S`` for its start, ``END_S`` for its exit after braking."""
 REASONS = {
     OPERATOR: "interrupted",
     TRIP: "trip requested",
@@ -93,8 +93,9 @@ WORD = 8
 HEAD = 5
 """Number of words at the beginning of a row: sample, kind, steps, lateness (ns) and duration (ns)."""
 DRIVEN, BROKEN, BRAKED, REFUSED, LAST, FIRST = range(1, 7)
-"""Kinds of rows: sample with a Command; sample with a Command and an exceeded limit; sample of the safe stop;
-values of a refused Command; compensator values after the last sample; Measurement 0 of a rig over UDP."""
+"""Kinds of rows. ``DRIVEN``: sample with a Command. ``BROKEN``: sample with a Command and an exceeded limit.
+``BRAKED``: sample of the safe stop. ``REFUSED``: values of a refused Command. ``LAST``: compensator values after
+the last sample. ``FIRST``: Measurement 0 of a rig over UDP."""
 FIELDS = (
     *("layout", "words", "period", "spin", "priority", "lock", "silence", "samples", "bare"),
     *("slots", "slot_words", "reserve", "ring", "at_marks", "numbers", "results", "asked"),
@@ -456,11 +457,11 @@ class Control(ctypes.Structure):
 
 
 Links = tuple[list[tuple[int, int]], list[tuple[int, object]], list[tuple[int, int, int]]]
-"""Assignments of results to the next arguments: changing numbers, constant numbers, and arrays."""
+"""Assignments of results to arguments of the next call: changing numbers, constant numbers, arrays."""
 
 
 def links_of(states: Value, new: Value, arrays: Sequence[Table]) -> Links:
-    """Return the links from the ``new`` states to the arguments ``states``. ``arrays`` belong to the call."""
+    """Return the links from the ``new`` states to the arguments ``states``, for a call with ``arrays``."""
     links: Links = [], [], []
     copies, fixed, moves = links
     for old, now in zip(leaves(states), leaves(new), strict=True):
@@ -481,7 +482,7 @@ def words_of(array: Table) -> int:
 
 
 class Memory:
-    """Memory that the program inherits as ``descriptor``. The system frees it after the last user exits."""
+    """Memory that the program inherits as ``descriptor``, until the last process that uses it exits."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, bytes]] = []
@@ -551,8 +552,8 @@ class Messages:
     """Converts rows to messages for the monitor and the ``sinks``.
 
     ``reason`` states the refused Command or the exceeded limit that stopped the rig, or is empty. ``failed`` is
-    true if a component failed. ``shown`` holds the compensator's last values. Unless ``judges``, the monitor of
-    ``parts`` receives no messages.
+    true if a component failed. ``shown`` holds the compensator's last values. If ``judges`` is false, the monitor
+    of ``parts`` receives no messages.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:

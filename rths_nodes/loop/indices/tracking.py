@@ -2,7 +2,7 @@
 """Tracking indices for monitor and analysis: control error, tracking indicator, work and delay.
 
 The equations are from Chen & Ricles (2010). c (m) is the target, m (m) the measured displacement, and f (N) the
-measured force. A dash denotes the previous sample:
+measured force. A prime denotes the previous sample:
 
     Eq. (15)          sums of (c - m)^2 and c^2, m^2
     Eqs. (8) to (9b)  TI = (A - TA) / 2, m^2. A increases by (c + c') (m - m') / 2, TA by (m + m') (c - c') / 2
@@ -38,7 +38,7 @@ from rths_nodes.core.samples import Array
 CHUNK = 4096
 BATCH = 8
 FAST = 256
-"""Divisor of the transform length of a chunk, which makes transforms faster."""
+"""The transform length of a chunk is a multiple of this number, for fast transforms."""
 SMOOTH = 2310**40
 """Common multiple of all useful transform lengths without a prime factor above 11."""
 ROUNDING = 1e-12
@@ -87,7 +87,7 @@ class Constants(NamedTuple):
 class State(NamedTuple):
     """State of the indices of one axis.
 
-    ``largest_error``, ``largest_target``, ``errors`` and ``targets`` are maxima and sums of squares (m^2).
+    ``largest_error`` and ``largest_target`` are largest squares, ``errors`` and ``targets`` sums of squares (m^2).
     ``indicator`` is TI (m^2), and ``energy`` is W (J). ``target``, ``measured`` (m) and ``force`` (N) are values
     of the last sample.
     """
@@ -197,7 +197,7 @@ class Tracking:
             self._judge(measured, force, total)
 
     def resume(self, sample: int, states: Sequence[State], target: Array, measured: Array) -> None:
-        """Continue after ``sample`` with ``states``; targets and measurements ``(n, n_axes)`` m since the last."""
+        """Continue after ``sample`` with ``states`` and the new targets and measurements ``(n, n_axes)`` m."""
         self._take(sample, states)
         self._follow(target, measured)
 
@@ -376,7 +376,8 @@ class Delay:
         self._start: tuple[float, float] | None = None
         self._first: Array | None = None
         self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
-        """Number of stored samples, and number at which they are processed (smaller for the first chunk)."""
+        """Number of stored samples, and number ``_full`` at which they are processed (less for the first
+        chunk)."""
         self._chunks: _Chunks | None = None
 
     @np.errstate(invalid="ignore")
@@ -429,7 +430,7 @@ class Delay:
         return self.longest - total.peak(first, self._samples[0, self._count - self._beside : self._count])
 
     def total(self) -> Sums | None:
-        """Return the sums over all measurements but the first and last ``longest``; None if none remain."""
+        """Return the sums over all measurements except the first and the last ``longest``; None if none remain."""
         self._work_off()
         total, ready = self._sums, self._count - self._beside
         if ready < 0 or not total.samples + ready:

@@ -258,7 +258,7 @@ class Assembly:
 
     @cached_property
     def compensator(self) -> Compensator:
-        """Compensator of all moved axes. ``lead`` includes a transport delay that its model excludes."""
+        """Compensator of all moved axes. ``lead`` includes the transport delay if the model excludes it."""
         scenario, params = self.scenario, self.scenario.compensator
         if registry.class_of("compensator", params).transport_in_lead:
             params = evolved(params, lead=params.lead + scenario.transport_samples * scenario.dt)
@@ -316,7 +316,7 @@ class Assembly:
 
     @cached_property
     def observation(self) -> Observation:
-        """Observation of the model. Raises ConfigError for unknown names, and a model that is too large."""
+        """Observation of the model. Raises ConfigError for an unknown name or a model that is too large."""
         if self._first is not None:
             return self._first.observation
         scenario, full = self.scenario, self.full_structure

@@ -73,9 +73,9 @@ def load(
 ) -> Scenario:
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
-    With a ``rig`` file, the scenario runs on that rig. Overrides are applied last, and cannot widen limits of its
-    axes, nor can a case of a scenario that is already on a rig. On a real rig, overrides cannot weaken its levels,
-    ``bridge.max_bridge`` and bounds of ``monitor``. Raises ConfigError if the scenario is invalid.
+    With a ``rig`` file, the scenario runs on that rig. Overrides are applied last. Neither overrides nor a case of
+    a scenario that is already on a rig can widen limits of the axes. On a real rig, overrides cannot weaken
+    levels, ``bridge.max_bridge`` or bounds of ``monitor``. Raises ConfigError if the scenario is invalid.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):

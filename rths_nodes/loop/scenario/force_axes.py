@@ -7,9 +7,9 @@ and F_0 is the force measured at this change:
     value    F_0 + (value - F_0) s(tau / ramp_time),     s(x) = x^3 (10 - 15 x + 6 x^2), 1 from x = 1 on
     table    linear between its rows; first row from tau = 0 on, last row to the end
 
-A vertical load V requires the axial force V / cos b of an actuator inclined by b (``mechanics/axial_load.py``).
-The rate of both targets is limited to ``SHARE`` of the force rate limit, also between F_0 and the first row of a
-table.
+A vertical load V requires the axial force V / cos b of an actuator inclined by b (``mechanics/axial_load.py``). In
+both cases, the rate of the target is limited to ``SHARE`` of the force rate limit, also between F_0 and the first
+row of a table.
 """
 
 from __future__ import annotations

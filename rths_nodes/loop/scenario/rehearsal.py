@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsals of a test (on a simulator, slower, or with less excitation) and their limitations.
 
-Each rehearsal is a scenario with its own hash, armed by an operator.
+Each rehearsal is a scenario with its own hash; an operator arms it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _right(true: object, names: tuple[str, ...]) -> Data:
 
 
 def slower(scenario: Scenario, ratio: float) -> Scenario:
-    """Return the test, at the rig slower by the factor ``ratio``. Raises ConfigError if it is then invalid."""
+    """Return the test with motions slower by the factor ``ratio``. Raises ConfigError if this test is invalid."""
     if ratio == 1:
         return scenario
     return replace(scenario, [(["time_ratio"], scenario.time_ratio * ratio), *WITHOUT_CORRIDOR])

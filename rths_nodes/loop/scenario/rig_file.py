@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rig file: the rig on which a scenario is tested.
 
-It contains the port and, for each axis, channels, limits and specimen scale. :func:`on_rig` replaces the
+A rig file contains the port and, for each axis, channels, limits and specimen scale. :func:`on_rig` replaces the
 values of a scenario by these values.
 """
 
@@ -261,7 +261,7 @@ NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", 
 
 
 def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
-    """Raise ConfigError if ``changed`` exceeds limits of the rig file in ``data``, or changes this file."""
+    """Raise ConfigError if ``changed`` exceeds limits of the rig file in ``data``, or alters the file's data."""
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]
@@ -278,7 +278,7 @@ def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
         for key in NEVER_WIDER:
             unit = specs[key].unit
             before, now = getattr(stated, key), getattr(axis.limits, key)
-            if before is None or (key in OF_FORCE and name in moved):  # it follows displacements in this test
+            if before is None or (key in OF_FORCE and name in moved):  # no force control in this test
                 continue
             if now is None or now > before:
                 asked = "left out" if now is None else show(now, unit)

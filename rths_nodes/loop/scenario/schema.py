@@ -345,7 +345,7 @@ class Scenario:
         return section
 
     def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:
-        """Raise ConfigError if a component of ``section`` refuses this test. ``parts`` are of :meth:`parts`."""
+        """Raise ConfigError if a component of ``section`` refuses this test. ``parts`` come from :meth:`parts`."""
         problems = Problems()
         for path, part, context in parts or self.parts():
             if path == section or path.startswith(f"{section}."):
@@ -451,7 +451,6 @@ class Scenario:
 
     @property
     def samples(self) -> int:
-        """Number of servo samples: steps times samples per step."""
         return self.steps * self.samples_per_step
 
     @property
@@ -480,7 +479,7 @@ class Scenario:
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
     def whole_hash(self, run: str = "") -> str:
-        """Return the hash of scenario and run id or program. Named files are hashed by content, not by path."""
+        """Return the hash of the scenario and ``run`` (run id or program). Files are hashed by content."""
         data = self.data()
         inputs.replace_files(Scenario, data, inputs.Named.hash)
         everything = [inputs.contained(data), run]

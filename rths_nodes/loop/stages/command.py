@@ -103,9 +103,9 @@ transport need the remainder."""
 class CommandStage:
     """Converts Targets at the integration step to compensated Commands at the servo rate.
 
-    A real-time host first calls :meth:`assume_realtime`. If not :meth:`ready`, the host calls :meth:`bridge`
-    instead of :meth:`next`. ``bridged`` is the number of samples with a late Target. ``dropped`` is the number of
-    repeated Targets.
+    A real-time host first calls :meth:`assume_realtime`. If :meth:`ready` returns false, the host calls
+    :meth:`bridge` instead of :meth:`next`. ``bridged`` is the number of samples with a late Target. ``dropped`` is
+    the number of repeated Targets.
     """
 
     def __init__(self, assembly: Assembly) -> None:
@@ -275,7 +275,7 @@ class CommandStage:
 
 
 def command_warm_up(assembly: Assembly) -> Callable[[Codec], Command | None]:
-    """Return a function that passes a Target to a twin and returns its first Command, or None at the end.
+    """Return a function that passes a Target to a twin and returns the twin's Command, or None at the end.
 
     See :func:`rths_nodes.loop.stages.numerical.step_warm_up`.
     """
@@ -316,7 +316,7 @@ def bounds_of(compensator: Compensator) -> list[tuple[int, float, float]]:
 
 
 class ForceTarget:
-    """Computes the targets of axis ``number``, a force ``axis``; ``dt`` is in s."""
+    """Computes the targets of the force ``axis`` with index ``number``; ``dt`` is in s."""
 
     def __init__(self, number: int, axis: Any, dt: float) -> None:
         load, law = axis.own_load, axis.force_control.law
@@ -331,8 +331,8 @@ class ForceTarget:
     def step(self, sample: int, measured: Measurement, aimed: Sequence[float]) -> float:
         """Return the target (m or N, according to ``mode``) of ``sample``.
 
-        ``aimed`` are the targets of the axes without a load, m. If the load is vertical, one of them inclines
-        this axis.
+        ``aimed`` are the targets of the axes without a load, m. If the load is vertical, the motion of one of
+        these axes inclines this axis.
         """
         time, n = sample * self._dt, self._number
         force, controlled = float(measured.force[n]), self.mode == MODE_FORCE
@@ -351,7 +351,7 @@ class ForceTarget:
 
 
 class DueCommands:
-    """Assigns the Commands that a ``rig`` receives to its ticks. With hops, Commands arrive before their ticks."""
+    """Assigns received Commands to the ticks of a ``rig``. With hops, Commands arrive before their ticks."""
 
     def __init__(self, rig: RigStage) -> None:
         self._rig, self._depth = rig, rig.under_way.depth

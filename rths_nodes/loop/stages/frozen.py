@@ -35,19 +35,19 @@ FINE_BLOCKS = 8
 STUCK = 0.1
 """A sensor does not follow the rig if it shows less than this fraction of the expected change."""
 STEPS, LOUDEST = 20.0, 8.0
-"""Smallest visible change: steps of the resolution, or multiples of the rms noise, whichever is larger."""
+"""Smallest visible change: the larger of ``STEPS`` times the resolution and ``LOUDEST`` times the rms noise."""
 TWICE = 2.0
 """Smallest D, in multiples of the lost motion."""
 LEAST_TRAVEL = 5e-4
 """Smallest D, as a fraction of the stroke."""
 BLOCKS, ROWS = 4, 8
-"""Number of blocks in LATE_S. In a block of at least ROWS samples, ROWS to 2 ROWS samples are judged."""
+"""LATE_S has BLOCKS blocks. In a block of at least ROWS samples, ROWS to 2 ROWS samples are judged."""
 FOLLOWS, WINDOWS = 0.25, 10
-"""Slope of displacement versus target below which a sensor is in doubt, and shortest window for this slope, in
-multiples of LATE_S."""
+"""``FOLLOWS``: slope of displacement versus target below which a sensor is in doubt. ``WINDOWS``: shortest window
+for this slope, in multiples of LATE_S."""
 COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
-"""For the check of signs: blocks in a coarse block, and numbers of coarse blocks by which an axis may be late and
-early."""
+"""For the check of signs. ``COARSE``: blocks in a coarse block. ``LATE_COARSE``, ``EARLY_COARSE``: coarse blocks
+by which an axis may be late or early."""
 
 
 def least_travel(

@@ -145,7 +145,7 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Return the missing external parts after :meth:`open`, as a text; empty if all are present.
+        """Return the missing external parts after :meth:`open`, as a string; empty if all are present.
 
         Raises ConfigError if step 0 cannot be reached.
         """
@@ -259,7 +259,7 @@ def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | Non
 
 
 def step_warm_up(assembly: Assembly) -> Callable[[Codec], Target | None]:
-    """Return a function that computes the next Target of a twin; it returns None after the last step.
+    """Return a function that computes the next Target of a twin, or returns None after the last step.
 
     Between two steps, other work evicts code and data of a step from the caches of the processor. A warm-up loads
     part of this code and data again. The twin shares no state with the test (``core/protocols.py``).
@@ -339,7 +339,7 @@ class Learning:
             self._due = measured.sample, updating.Sample(displacement, velocity, force, unusable)
 
     def learn(self) -> tuple[int, list[float]] | None:
-        """Update the estimates from the due pair; return number and values of its sample, or None if none is due.
+        """Update the estimates from the due pair; return number and values of its sample, or None without a pair.
 
         Call this method once the Target is published.
         """

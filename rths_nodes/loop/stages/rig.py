@@ -120,7 +120,7 @@ class RigStage:
 
     @property
     def counts(self) -> Data:
-        """Slowed samples, pauses, and added time (s), unless pauses are impossible; numbers of levels, if any."""
+        """Numbers of slowed samples and pauses, and added time (s), if pauses are possible; numbers of levels."""
         counts: Data = {}
         if self.pause.allowed or self.pause.count:
             counts = {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
@@ -255,7 +255,7 @@ class RigStage:
                 if self._handover is not None and self.pause.rests:
                     self._handover.rest(sample - 1, shown.force.tolist())
                 return None
-            # not for learning: the Target is missing or late, or the port has replaced data
+            # do not learn from this sample: the Target is missing or late, or the port has replaced data
             if command.flags or measured.flags or self._bridges.watches:
                 measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
                 self.bridged += (bridged := measured.flags & FLAG_BRIDGED > 0)
@@ -373,7 +373,7 @@ class RigStage:
 
 
 def check_armed(port: Port) -> None:
-    """Raise ConfigError for a ``port`` to real actuators that no operator has armed."""
+    """Raise ConfigError if ``port`` drives real actuators and no operator has armed it."""
     if not (port.simulated or port.armed):
         raise ConfigError(
             f"{port.label}: is not a simulator. Only an operator can arm a real rig, with rths test "
@@ -515,7 +515,7 @@ class AxisStage:
         if self.trip:
             return self.stop_alone()
         measured = self._tick(command)
-        # the rig stops all axes together, so that no measurement ends this stop
+        # while the rig stops all axes together, a breach must not make this axis stop alone
         stopping = command.flags & FLAG_TRIPPED
         reason = self._check.measurement(measured, command.target.tolist(), command.control_mode)
         if not stopping and (reason := reason or self.port.partial_stop):

@@ -119,7 +119,7 @@ STEEPEST = 1.875
 _POLYNOMIALS = np.zeros((3, 3, 6))
 """Coefficients by derivative (0, 1 or 2), polynomial, and power of s.
 
-At s = 0, derivative i of polynomial i is 1 and its other two derivatives are 0. At s = 1 all are 0.
+At s = 0, derivative i of polynomial i is 1 and its other two derivatives are 0. At s = 1, all derivatives are 0.
 """
 _POLYNOMIALS[0] = (
     (1.0, 0.0, 0.0, -10.0, 15.0, -6.0),
@@ -174,8 +174,8 @@ class Fading:
 class MotionBridge:
     """Computes the motion of the axes ``(n_axes,)`` while a Target is late.
 
-    Call ``follow`` with every Target when it is used, and ``motion`` for a sample with a late Target, and with the
-    real motion while ``apart`` is true.
+    Call ``follow`` with every Target when it is used. Call ``motion`` for each sample with a late Target and, with
+    the real motion, while ``apart`` is true.
     """
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
@@ -246,7 +246,7 @@ class CommandBridge:
         return self._faded(command) if self._fading.active else command
 
     def rejoin(self, command: Command) -> Command:
-        if command.sample > self._newest.sample:  # as in received, without its call per sample
+        if command.sample > self._newest.sample:  # as in received, but without a call per sample
             self._before, self._newest = self._newest, command
         if self._driving is not None:
             self._begin(self._driving, command.sample)
@@ -276,7 +276,7 @@ class CommandBridge:
 
 
 def _line(commands: tuple[Command, Command], sample: int) -> tuple[Array, Array]:
-    """Return target and command ``(2, n_axes)`` on the line through two Commands, and its step per sample."""
+    """Return target and command ``(2, n_axes)`` on the line through two Commands, and the steps per sample."""
     newest, before = commands
     rows = np.array((newest.target, newest.command))
     steps = (rows - (before.target, before.command)) / max(newest.sample - before.sample, 1)
@@ -313,7 +313,7 @@ class BridgeCount:
         self.in_a_row = self.in_a_row + 1 if bridged else 0
 
     def tick(self, pacer: Callable[[], int]) -> int:
-        """Call ``pacer`` and count the periods that it has missed, at the sample of their tick."""
+        """Call ``pacer`` and count the missed periods at the sample of this tick."""
         if slipped := pacer():
             self._new += slipped
             self.watches = True

@@ -57,8 +57,8 @@ class HeartbeatParams:
 class Heartbeat:
     """Detects lost ``peers`` by the times of their last heartbeats, in ns of one clock.
 
-    A heartbeat reports the newest sample that its sender has received. A peer that receives no samples is
-    therefore lost like a silent peer. ``period`` is the sample period of the rig, s. A lag of up to ``missing`` s
+    A heartbeat reports the newest sample that its sender has received. A peer that receives no samples therefore
+    counts as lost, like a silent peer. ``period`` is the sample period of the rig, s. A lag of up to ``missing`` s
     is ignored.
     """
 

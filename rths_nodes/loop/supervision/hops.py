@@ -23,8 +23,8 @@ MOST_UNDER_WAY = 63
 """Largest transport delay, in hops and after the port together, samples."""
 NEARER, IN_A_ROW = 0.25, 32
 """Criterion for Commands that are applied immediately: in IN_A_ROW consecutive samples, the applied command
-deviates from the newest Command by at most the fraction NEARER of the travel during the hops. The standard
-deviations from newest and due Command must have at most this ratio too, to exclude a readback with an offset."""
+deviates from the newest Command by at most the fraction NEARER of the travel during the hops. The ratio of the
+standard deviations from newest and due Command has the same bound, to exclude a readback with an offset."""
 LEAST_CHANGE = 1e-9
 """Smallest rms change of a readback that counts as a change, m."""
 

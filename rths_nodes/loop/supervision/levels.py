@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Levels of axes, of the complete rig, and of expressions: optional limits, checked as rows (``limits.py``).
 
-Their values are quantities (``core/limits.py``), auxiliary channels, quantities with memory, and expressions.
+A level bounds a quantity (``core/limits.py``), an auxiliary channel, a quantity with memory, or an expression.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Column = Callable[[list[Reading], list[Reading], list[float]], float]
 
 
 def _counter(row: RigQuantity, dt: float) -> Column:
-    """Return the column of a number of consecutive samples, or of a fraction of the samples in the last second."""
+    """Return a column with a number of consecutive samples, or a fraction of the samples in the last second."""
     count, length = 0, max(1, round(SHARE_S / dt))
     last: deque[bool] | None = deque([False] * length, maxlen=length) if row.unit == SHARE else None
 
@@ -80,7 +80,7 @@ class Breach(NamedTuple):
 
 
 class LevelWatch:
-    """Checks the levels of all axes in ``limits`` and of the ``whole`` rig; false if there is no level.
+    """Checks the levels of all axes in ``limits`` and of the ``whole`` rig. A watch without levels is false.
 
     A level has two pairs of bounds: exceeding the first causes a report, which ``told`` collects once per level.
     Exceeding the second causes the action. ``channels`` are auxiliary names with units. ``quantities`` are
@@ -192,7 +192,7 @@ class LevelWatch:
                 problem = f"its unit is {unit_of_channel or 'none'}, but must be {unit}"
                 raise ConfigError(f"{path}.channel = {level.channel!r}: {problem}")
             return self._add(lambda now, before, values: column(now, before, values) - values[FLAGS + second])
-        index = self._names[quantity][axis][0]  # also used by expressions
+        index = self._names[quantity][axis][0]  # expressions use this index too
         self._columns[index] = column
         return index
 

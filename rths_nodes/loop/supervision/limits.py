@@ -2,8 +2,8 @@
 """Limits as rows: bounds of a value, with persistence, action, and the text of a breach.
 
 :func:`acting` checks values against rows. The rows of a displacement command are written out in
-:func:`broken_alone`, because a loop over rows takes 50 % longer. These functions are kernels, and so is
-:func:`of_errors`, which computes values. NaN violates every bound.
+:func:`broken_alone`, because a loop over rows takes 50 % longer. These functions and :func:`of_errors`, which
+computes values, are kernels. NaN violates every bound.
 
 :class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force). The rig
 stops at the first sample with a breach. Optional limits are in ``levels.py``. The software limits are not a safety
@@ -39,7 +39,8 @@ class Row(NamedTuple):
     """Limit of the value at index ``slot``, with bounds ``low`` and ``high``.
 
     ``action`` is due after ``persistence`` consecutive samples outside the bounds. ``text`` follows ``path`` in a
-    report. It is formatted with the value, ``high``, ``low``, sign and value of the violated bound, and duration.
+    report. The text is formatted with the value, ``high``, ``low``, sign and value of the violated bound, and
+    duration.
     """
 
     path: str
@@ -139,8 +140,8 @@ def of_errors(
 ) -> list[float]:
     """Return two values for each axis: the displacement from its zero (m), and the tracking error.
 
-    The error of a displacement axis is its target minus this displacement (m). The error of a force axis is its
-    target minus its force (N) in MODE_FORCE, and 0 in other modes. Each element of ``zeros`` contains the zero of
+    The error of a displacement axis is the target minus this displacement (m). The error of a force axis is the
+    target minus the force (N) in MODE_FORCE, and 0 in other modes. Each element of ``zeros`` contains the zero of
     the displacement (m), the zero of the force (N), and whether the axis is a force axis.
     """
     values = [0.0] * (2 * len(zeros))
@@ -203,7 +204,7 @@ class LimitCheck:
         self.beside = any(row.slot >= 2 * len(axis_limits) for row in measured)
 
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
-        """Return the reason to refuse ``command`` after ``previous`` with their ``modes``, or an empty string."""
+        """Return the reason to refuse ``command`` after ``previous`` commands in ``modes``, or an empty string."""
         targets, commands = command.target.tolist(), command.command.tolist()
         if self.loads and (reason := self._unfit_load(command, targets, commands, previous, modes)):
             return reason
@@ -277,7 +278,7 @@ class LimitCheck:
         self._sent, self._modes = measured.command.tolist(), b""
 
     def refusal(self, command: Command) -> str:
-        """Return the reason not to publish ``command``, or an empty string. The rig checks it again on arrival."""
+        """Return the reason not to publish ``command``, or an empty string. The rig checks the Command again."""
         reason = self.command(command, self._sent, self._modes)
         if not reason:
             self._sent, self._modes = command.command.tolist(), command.control_mode

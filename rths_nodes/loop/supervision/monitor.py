@@ -143,8 +143,8 @@ class Monitor:
         calls = self._within, self._judge, self._take_targets
         self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, *calls)
         self.step = self.tracking.step
-        """Advance by a sample. The arguments are its number, then target (m), measured displacement (m) and force
-        (N) of the axes."""
+        """Advance by a sample. The arguments are the sample number, then target (m), measured displacement (m) and
+        force (N) of the axes."""
 
     @property
     def sample(self) -> int:
@@ -213,7 +213,7 @@ class Monitor:
         if self._percent is None:
             return False
         percents = self.energy.running_percents(errors, values)
-        undefined = np.isnan(percents) & np.isfinite(errors) & np.isfinite(values)  # without energy
+        undefined = np.isnan(percents) & np.isfinite(errors) & np.isfinite(values)  # zero energy
         return not bool((undefined | (np.abs(percents) <= self._percent)).all())
 
     @property
@@ -367,7 +367,7 @@ class CorridorWatch:
             self.left = sample, f"{path}: {name} = {value:.6g} {unit}, but was predicted {band}"
 
     def metrics(self) -> dict[str, float]:
-        """Return the percentages of samples outside for the worst axes, and the sample of ``left`` or NaN."""
+        """Return the percentages of samples outside (worst axis), and the sample of ``left`` or NaN."""
         most = np.max(np.reshape(self._outside, (len(QUANTITIES), -1)), axis=1, initial=0).tolist()
         counts, n = zip(QUANTITIES, most, strict=True), max(1, self._samples)
         metrics = {name + OUTSIDE: 100.0 * count / n for (name, _), count in counts}

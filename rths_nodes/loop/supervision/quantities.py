@@ -95,11 +95,10 @@ class MovingRms:
         count = max(1, round(params.duration / dt))
         self._squares = deque([0.0] * count, maxlen=count)
         self._sum = self._coming = 0.0
-        """Sum of the squares in the window, and sum of the squares since the last replacement. The first sum
-        accumulates rounding errors; summing the window again would take longer than a sample."""
+        """``_sum``: sum of the squares in the window. It accumulates rounding errors, but summing the window again
+        would take longer than a sample. ``_coming``: sum of the squares since it last replaced ``_sum``."""
         self._left, self._wild = count, 0
-        """Number of samples until the second sum replaces the first, and number of non-finite values in the
-        window."""
+        """Number of samples until ``_coming`` replaces ``_sum``, and number of non-finite values in the window."""
 
     def unit(self, units: Sequence[Unit]) -> Unit:
         return units[0]

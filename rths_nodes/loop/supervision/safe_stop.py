@@ -67,7 +67,7 @@ class SafeStop:
         rows = [(i, zeros[i], lim.stroke, lim.velocity * dt, changes[i]) for i, lim in enumerate(axis_limits)]
         self.groups = tuple(tuple(rows[axis] for axis in group) for group in braked_together(axis_limits, groups))
         self.state, self.samples = [0.0] * (PER_AXIS * len(rows)), 0
-        """Values of the axes, which :func:`begin` writes, and number of samples of the stop."""
+        """Values of the axes, written by :func:`begin`, and number of ``samples`` of the stop."""
         at_zero = np.zeros(len(rows))
         self.begin(at_zero, at_zero)
 
@@ -91,8 +91,8 @@ class SafeStop:
 
 PER_AXIS = 5
 START, STEP, SAMPLES, LOW, HIGH = range(PER_AXIS)
-"""Values of an axis when the stop begins: command (m), step (m), samples to rest, lower and upper bound of
-commands (m)."""
+"""Indices of the values of an axis when the stop begins: command (m), step (m), samples to rest, lower and upper
+bound of commands (m)."""
 StopRow = tuple[int, float, float, float, float]
 """Constants of an axis: index, zero of commands, stroke, largest step, and largest change of the step (m)."""
 
@@ -100,7 +100,7 @@ StopRow = tuple[int, float, float, float, float]
 def begin(
     groups: Sequence[Sequence[StopRow]], state: list[float] | Array, before: Sequence[float], last: Sequence[float]
 ) -> float:
-    """Write ``state`` after the last two commands (m), and return the largest number of samples of a group."""
+    """Write ``state`` from the last two commands (m), and return the largest number of samples of a group."""
     longest = 0.0
     for group in groups:
         needed = 0.0
@@ -135,8 +135,8 @@ def held_places(
 ) -> tuple[Array, Array]:
     """Return the last two ``commands`` ``(n_axes,)`` in m. Axes from index ``n_moved`` may have commands in N.
 
-    ``modes`` are the modes of the two commands. The measured position replaces a command in N, where the axis is
-    held without velocity. The force loop of the axis also ends there (``ForceAxis.hold``).
+    ``modes`` are the modes of the two commands. The measured position replaces a command in N. The axis is held at
+    this position without velocity; its force loop also ends there (``ForceAxis.hold``).
     """
     before, last = commands
     for axis in range(n_moved, len(last)):
@@ -157,8 +157,8 @@ class LoadStop:
 
     A force loop uses the target of the neighbouring axis. The command of that axis leads this target by the delay
     of the actuator, and stops first. The target moves to the same end along a cubic that begins with its last
-    velocity. It takes longer than the command by twice the lead divided by this velocity, so that the velocity
-    decreases linearly with a pure delay.
+    velocity. The target takes longer than the command by twice the lead divided by this velocity, so that the
+    velocity decreases linearly with a pure delay.
 
     ``dt`` is in s. ``breach`` returns the reason to stop after a Measurement, for sent targets and their modes.
     """

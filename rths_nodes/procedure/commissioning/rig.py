@@ -30,14 +30,16 @@ from rths_nodes.procedure.motions import accelerations, bounded_ramp
 BRAKING_SAMPLES = 8.0
 """Braking time of the slower motion, samples. It suffices to detect half or double the stated deceleration."""
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
-"""Duration of constant velocity, in which a stop must begin: CONSTANT_S (s) for the slower motion, FAST_CONSTANT
-(samples) for the fast motion."""
+"""Duration of constant velocity, during which a stop must begin: ``CONSTANT_S`` (s) in the slower motion,
+``FAST_CONSTANT`` (samples) in the fast motion."""
 FAST_VELOCITY, FAST_ERROR = 0.95, 0.5
-"""Largest velocity and tracking error of the fast motion, as fractions of the limits."""
+"""Largest velocity (``FAST_VELOCITY``) and tracking error (``FAST_ERROR``) of the fast motion, as fractions of the
+limits."""
 REST_S = 0.2
 """Settling time of a free axis, s."""
 AGAIN_S, PATIENCE_S, ATTEMPTS = 0.1, 10.0, 10
-"""Retry interval and timeout for opening a session, s; largest number of early actions of the operator."""
+"""``AGAIN_S``, ``PATIENCE_S``: retry interval and timeout for opening a session, s. ``ATTEMPTS``: most attempts if
+the operator acts too early."""
 STEADY = 16
 """Number of samples of constant velocity before a motion is aborted."""
 HIGHEST = "from the highest speed"
@@ -106,13 +108,14 @@ class Bench:
         self.build = ""
         """Build of the receiver; an empty string before the first session."""
         self.fast: Dash | None = None
-        """Motion for the fast trials; None if limits allow none, or an earlier stop failed or was not tried."""
+        """Motion for the fast trials; None if limits allow no such motion, or if an earlier stop failed or was
+        untried."""
         self.port, self.rows, self.awaits_stop = Assembly(scenario).port, list[Row](), False
         self._open = False
 
     @contextmanager
     def opened(self) -> Iterator[Bench]:
-        """Context of a session that begins with the rig at home. Raises ConfigError if it cannot be opened."""
+        """Context of a session that begins with the rig at home. Raises ConfigError if no session opens."""
         with real_time(self.realtime):
             try:
                 self.port = Assembly(self.scenario).port
@@ -230,8 +233,8 @@ class Bench:
     def acted(self, words: str, seen: Callable[[Row], str], loses_rig: bool = False) -> Iterator[str]:
         """Context of a session in which the operator acts while all axes move to and fro slowly.
 
-        Its value is the first text of ``seen(row)``, or an empty string after the patience. If the action
-        ``loses_rig``, an error of the port is such a text. If the operator acts too early, begin again.
+        The context yields the first text of ``seen(row)``, or an empty string after the timeout. If the action
+        ``loses_rig``, an error of the port counts as a text. If the operator acts too early, begin again.
         """
         for _ in range(ATTEMPTS):
             with self.opened():
@@ -278,7 +281,7 @@ class Bench:
             self.ramp(self.home, velocities)
 
     def opening(self, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``. If it fails, retry at an emulated rig, or ask the operator."""
+        """Return the result of ``attempt``. If this fails, retry (emulated rig) or ask the operator."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -297,7 +300,7 @@ class Bench:
 
     @property
     def slow(self) -> str:
-        """Velocity of a small move as text, of the axis slowest relative to its limit."""
+        """Text with the small-move velocity of the axis that is slowest relative to its limit."""
         index = int(np.argmin(self.velocity / self.most))
         return self.speed(index, float(self.velocity[index]))
 
@@ -321,14 +324,14 @@ class Dash:
 
     @classmethod
     def resolving(cls, bench: Bench) -> Dash:
-        """Return a motion that brakes for BRAKING_SAMPLES, or fewer within half of stroke and velocity limit."""
+        """Return a motion that brakes for up to BRAKING_SAMPLES, within half of stroke and velocity limit."""
         step, constant = bench.deceleration * bench.dt, max(32, round(CONSTANT_S / bench.dt))
         velocity = min(BRAKING_SAMPLES, float((0.5 * bench.most / step).min())) * step
         return cls._within(bench, velocity, constant, 0.5 * bench.stroke, 0.9)
 
     @classmethod
     def fastest(cls, bench: Bench, lag: Array) -> Dash | None:
-        """Return the fastest motion within the limits, or None below 1.2 times the velocity of :meth:`resolving`.
+        """Return the fastest motion within the limits, or None if below 1.2 times the speed of :meth:`resolving`.
 
         ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes.
         """

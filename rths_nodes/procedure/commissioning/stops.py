@@ -55,13 +55,13 @@ Rows = list[CommissioningRow]
 def judged(
     subject: str, stated: str, measured: str, good: bool, speed: str = "", resolution: str = "", cause: str = ""
 ) -> CommissioningRow:
-    """Return a row. An empty ``cause`` is the first cause of the trial."""
+    """Return a row. An empty ``cause`` means the first cause of the trial."""
     verdict = sheet.PASSED if good else sheet.FAILED
     return CommissioningRow(cause, subject, stated, measured, verdict, speed, resolution)
 
 
 def detected(bench: Bench, subject: str, stated: str, seen: str = "", speed: str = "") -> CommissioningRow:
-    """Return the row of an action of the operator, which fails if nothing was ``seen``."""
+    """Return the row of an action of the operator. The row fails if nothing was ``seen``."""
     measured = seen or f"nothing was detected within {bench.patience:g} s"
     return judged(subject, stated, measured, bool(seen), speed or bench.slow)
 
@@ -166,7 +166,7 @@ def _kill(bench: Bench, dash: Dash) -> tuple[Listener | None, int, Array]:
 
 
 def _received(pipe: Connection) -> Any:
-    """Return the next message, or raise it if it is an exception."""
+    """Return the next message; raise a message that is an exception."""
     try:
         if not pipe.poll(OPENED_S):
             raise Refused(f"the process that drives the rig has sent nothing for {OPENED_S:g} s")
@@ -199,7 +199,7 @@ def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool
                         pipe.recv()
             while not pipe.poll():  # until the other process kills this one
                 bench.tick()
-        except Exception as error:  # the other process raises it; only a ConfigError permits another attempt
+        except Exception as error:  # raised in the other process; only a ConfigError permits another attempt
             failed = Refused(f"the process that drives the rig has failed: {error}")
             pipe.send(failed if bench.rows or not isinstance(error, ConfigError) else ConfigError(str(error)))
         finally:
@@ -240,7 +240,7 @@ def _stands(states: Sequence[ReportedState]) -> bool:
 def _stop_rows(
     bench: Bench, dash: Dash, states: list[ReportedState], since: int, place: Array, bridged: int
 ) -> Rows:
-    """Return a row for each axis, which was at ``place`` ``(n_axes,)`` m in sample ``since``."""
+    """Return a row for each axis. The axes were at ``place`` ``(n_axes,)`` m in sample ``since``."""
     numbers, shape = np.array([state.measured.sample for state in states]) - since, (-1, len(bench.names))
     ways = np.array([state.measured.command for state in states]).reshape(shape) - place
     pistons = np.array([state.measured.displacement for state in states]).reshape(shape)
@@ -333,7 +333,7 @@ def by_place(bench: Bench, sent: Array, velocity: Array, bridged: int, suffix: s
 def _rest_rows(
     bench: Bench, far: Array, velocity: Array, bridged: int, fine: Array, still: bool, pattern: str
 ) -> Rows:
-    """Return a row for each axis, which rests ``far`` ``(n_axes,)`` m beyond its last command.
+    """Return a row for each axis. The axes rest ``far`` ``(n_axes,)`` m beyond their last commands.
 
     ``fine`` ``(2, n_axes)`` m is tolerance and resolution. The distance replaces ``{}`` in the ``pattern``.
     """

@@ -231,8 +231,8 @@ def _stopped(
 def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: str = "") -> CommissioningRow:
     """Return the row for the operator's stop.
 
-    ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands. There are none
-    if the rig was not stopped, for this ``reason``.
+    ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands. If the rig was
+    not stopped, there are none, and ``reason`` states why.
     """
     stopped = len(commands) > 2
     velocity = np.abs(np.diff(commands, axis=0)).max(axis=0) / bench.dt if stopped else bench.most

@@ -58,7 +58,7 @@ class SlackBudget:
 
 
 class SlackUser:
-    """Runs an observer in the slack, one sample at a time. If it lags too far, it gets two samples per tick."""
+    """Runs an observer in the slack, one sample at a time. An observer that lags too far gets two per tick."""
 
     def __init__(self, node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> None:
         self._node, self._behind = node, 0
@@ -188,7 +188,7 @@ PATIENT_TURNS = 16
 
 
 def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
-    """Let ``node`` handle up to ``limit`` samples unless it must wait. Return True if the node did work."""
+    """Let ``node`` handle up to ``limit`` samples, unless the node must wait. Return True if the node did work."""
     if node.phase.gone or not (node.phase.active or node.participates):
         return False
     if (node.interposer.holds_up and not node.interposer.may_work()) or (paced and node.rests):

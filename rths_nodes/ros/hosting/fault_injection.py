@@ -100,7 +100,7 @@ class _Faults(Interposer):
         return SimpleNamespace(take=take, waited=lambda: 0)  # delays are not measured
 
     def _struck_inbox(self, inbox: Inbox | SimpleNamespace) -> SimpleNamespace:
-        """Carry out due strikes at each Measurement; return messages only while the node may work."""
+        """Apply the due faults at each Measurement; return messages only while the node may work."""
         held: bytes | None = None
 
         def take() -> bytes | None:
@@ -207,6 +207,6 @@ def _freezer(seconds: float) -> Callable[[], None]:
         assert shell.stdin is not None
         assert shell.stdout is not None
         shell.stdin.write(b"\n")
-        shell.stdout.read(1)  # the shell continues the process only after it has suspended it
+        shell.stdout.read(1)  # the shell writes after it has suspended and continued the process
 
     return freeze

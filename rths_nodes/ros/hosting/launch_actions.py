@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launch actions for the nodes of a test, its end and its report, shared by the files in ``launch/``."""
+"""Launch actions for the nodes, the end and the report of a test, shared by the files in ``launch/``."""
 
 from __future__ import annotations
 

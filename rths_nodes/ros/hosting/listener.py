@@ -119,7 +119,7 @@ class RigListener(ThreadedNode):
             return self._situation(), last, list(columns)
 
     def note(self, status: Data) -> None:
-        """Store from ``status`` the result of a stop (``stop``), or whether a stop is possible (``reaches``)."""
+        """Store the result of a stop (``stop`` in ``status``), or whether a stop is possible (``reaches``)."""
         with self._lock:
             if "stop" in status:
                 self._event("stop", status["stop"])

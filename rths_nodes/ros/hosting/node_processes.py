@@ -292,16 +292,16 @@ class Processes:
         return notes
 
     def why(self, ended: Process) -> str:
-        """Return the reason for the end of ``ended``; without a report, the report of a process that caused it.
+        """Return the reason for the end of ``ended``, from its report or the report of a process that caused it.
 
         A node that leaves because the actuator node refuses the test exits with REFUSED and has no report. The
-        actuator node's code may be another one, and it exits last.
+        actuator node exits last, possibly with another code.
         """
         code = ended.popen.returncode
         causes = [ended, *(one for one in self.running if code in (ExitCode.REFUSED, one.popen.returncode))]
         return next((process for process in causes if process.report), ended).death
 
     def counted(self, reported: Iterable[str]) -> list[Process]:
-        """Return the processes whose exit codes count: all except ones ended by the runner after their Summary."""
+        """Return the processes whose exit codes count, without any that the runner ended after their Summary."""
         complete = {*reported} - {names.RECORDER}  # the recording of a recorder that was ended is incomplete
         return [process for process in self.running if not (process.ended_by_us and process.role in complete)]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuator nodes: the node of a rig, and the node of one axis, which the node of the rig then commands.
+"""Actuator nodes: the node of the rig, and a node for each axis, commanded by the node of the rig.
 
-The node of a rig drives the port, sets the ticks, and publishes Measurements and the state of the test. The
-namespace of an axis node ends with the axis (``rths/story_1``). The node answers each Command of the actuator
-node, and stops its axis if no Commands arrive.
+The node of the rig drives the port, sets the ticks, and publishes Measurements and the state of the test. The
+namespace of an axis node ends with the axis (``rths/story_1``). An axis node answers each Command of the node of
+the rig, and stops its axis if no Commands arrive.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class ActuatorNode(RthsNode):
         return True
 
     def tick(self) -> None:
-        """Run the next tick, in real time at its time. A later call completes it if no Measurement is there."""
+        """Begin (in real time at its time) or continue a tick, and complete it once its Measurement is ready."""
         if self._measuring:
             self.rig.port.wait(LOOK_S)
             self._complete()

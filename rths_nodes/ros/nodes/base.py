@@ -221,7 +221,7 @@ class RthsNode(FewRequests, LifecycleNode):
             return TransitionCallbackReturn.SUCCESS
         except ConfigError as error:
             self.phase.blame(ExitCode.REFUSED, str(error))
-            if not self.settings.value("autostart"):  # else the process that starts the node reports it
+            if not self.settings.value("autostart"):  # otherwise the starting process reports the error
                 self.get_logger().error(self.phase.problem)
         except Exception as error:
             self.surprise(error)

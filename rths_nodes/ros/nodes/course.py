@@ -2,8 +2,8 @@
 """Course of a test in the actuator node: its timing, supervision, and messages, from arming to completion.
 
 ``RigClock`` measures times. ``LockstepWindow`` or ``SignsOfLife`` supervises the observers. ``StopRequests``
-receives stop requests; ``TickGate`` decides when a tick may run. ``AfterMeasurement`` publishes what follows a
-Measurement. ``Arming`` begins the test, ``Completion`` ends it.
+receives stop requests; ``TickGate`` decides when a tick may run. ``AfterMeasurement`` publishes the messages after
+a Measurement. ``Arming`` begins the test, ``Completion`` ends it.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class RigContext:
 
 
 class LockstepWindow:
-    """Lets the rig run ``LOCKSTEP_WINDOW`` samples ahead of observers; trips it after waiting ``patience`` ns."""
+    """Lets the rig run LOCKSTEP_WINDOW samples ahead of observers; trips the rig after waiting ``patience`` ns."""
 
     def __init__(self, context: RigContext, observers: Sequence[str], patience: int) -> None:
         self._rig, self._times, self._topics = context.rig, context.times, context.topics
@@ -151,7 +151,7 @@ class LockstepWindow:
 
     def follow(self) -> bool:
         rig = self._rig
-        # after a stop request the run is short, and after a breach the monitor sends nothing
+        # after a stop request little of the run remains, and after a breach the monitor sends no Progress
         if rig.sample < self._open_until or not self._seen or rig.stop_request:
             return True
         for message in self._topics.received("progress"):
@@ -455,7 +455,7 @@ class AfterMeasurement:
 
 
 class StartRefused(Exception):
-    """Has the reason and, unless this is REFUSED, the exit code as arguments."""
+    """The arguments are the reason and the exit code (default: REFUSED)."""
 
 
 class Arming:
@@ -589,8 +589,9 @@ TRUTH_NS = 200_000_000
 class Completion:
     """Completes the work of the actuator node between the last sample of the rig and the end of the node.
 
-    The monitor may still trip a finished test through ``gate``. After its verdict, the last true state, and
-    another comparison of clocks, the node publishes its Summary. It leaves when all ``observers`` have finished.
+    The monitor may still trip a finished test through ``gate``. After the monitor's verdict, the last true state,
+    and a second comparison of clocks, the node publishes its Summary. The node leaves when all ``observers`` have
+    finished.
     """
 
     def __init__(

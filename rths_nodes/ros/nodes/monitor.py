@@ -139,7 +139,7 @@ Values = Sequence[float]
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
-    """Return the message of ``values`` ``(columns, curves, 4)`` from sample ``first``, ``per`` a column."""
+    """Return the message of ``values`` ``(columns, curves, 4)`` of ``per`` samples each, from ``first`` on."""
     message = Live(header=header, run=run, first=first, column=per)
     message.values = array("f", values.ravel())
     return message
@@ -189,7 +189,7 @@ class Joints:
             self._publish(topic, message)
 
     def _split(self, values: Values) -> tuple[Values, Values]:
-        """Return positions and efforts, with nan for the quantity that an axis lacks."""
+        """Return positions and efforts, with NaN for the quantity that an axis lacks."""
         if not any(self._loaded):
             return values, []
         loads = [value if loaded else math.nan for value, loaded in zip(values, self._loaded, strict=True)]

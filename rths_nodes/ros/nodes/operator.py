@@ -2,7 +2,7 @@
 """Operator node: stops or holds a procedure and publishes the state of rig and procedure (doc/ros.md).
 
 The services ``stop``, ``stop_by_page`` and ``hold`` and the topic ``trip`` act on the procedure. A stop is never
-refused. ``rig_state`` (without tare) is published between runs and, if there is a watcher, also during runs. Other
+refused. ``rig_state`` (untared) is published between runs and, if there is a watcher, also during runs. Other
 actions use the operator socket (``app/procedure/operator_socket.py``).
 """
 
@@ -44,7 +44,7 @@ from rths_nodes.ros.transport.service_thread import SERVICE_QOS, LoopCalls, Serv
 RIG_STATE_HZ = 10.0
 """Rate of rig_state without a watcher, Hz."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
-"""Duration of the search for another operator node at the start, and polling period of this search, s."""
+"""Duration (``DISCOVERY_S``) and polling period (``LOOK_S``) of the search for another operator node, s."""
 REQUESTS = 64
 THREADS = 2
 """Number of threads; with two, a trip request does not wait for a timer."""
@@ -55,7 +55,7 @@ SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
 class Drive(Protocol):
     measured: Measurement
     receivers: list[Callable[[Measurement], None]]
-    """Receive every Measurement, in the thread that drives the rig."""
+    """Functions that receive every Measurement, in the thread that drives the rig."""
 
     @property
     def port(self) -> Port: ...
@@ -209,7 +209,7 @@ class OperatorNode(ThreadedNode):
             self._node.get_logger().error(f"the watcher receives no more data ({type(error).__name__}: {error})")
 
     def _end_pulse(self) -> None:
-        with suppress(ValueError):  # it has ended because of an error
+        with suppress(ValueError):  # an error has already ended the pulse
             self._session.drive.receivers.remove(self._publish_to_watcher)
 
     def _diagnose(self) -> None:

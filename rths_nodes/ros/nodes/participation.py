@@ -157,7 +157,7 @@ SAME_REQUEST_NS = round(SAME_REQUEST_S * SECOND)
 LEADER_LOST_NS = 1_000_000_000
 """Time after the departure of the actuator node within which its last messages may still arrive, ns."""
 OVERDUE_NS = 6_000_000_000
-"""Time after a test after which the actuator node is considered gone, ns.
+"""Time from the end of a test until the actuator node is considered gone, ns.
 
 The actuator node leaves within 5 s (``Completion``). If the datagram that announces the departure is lost, the
 middleware keeps the participant for another 20 s."""
@@ -184,7 +184,7 @@ class Shutdown:
         self._counted: dict[str, int] | None = None
 
     def interrupt(self) -> None:
-        """Handle a stop signal: wait a limited time for the end of the test, after a second one no longer."""
+        """Handle a stop signal: wait a limited time for the end of the test. A second signal ends the wait."""
         now = self._now()
         if self._asked_at and now - self._asked_at < SAME_REQUEST_NS:
             return

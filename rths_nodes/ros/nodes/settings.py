@@ -40,7 +40,7 @@ RANGES: dict[str, tuple[str, Any, Any, float]] = {
     "number": ("floating_point_range", FloatingPointRange, float, math.inf),
     "integer": ("integer_range", IntegerRange, int, 2**63 - 1),
 }
-"""Field of the descriptor, its types, and the replacement for a missing bound, by kind of a value."""
+"""Field of the descriptor, its types, and the replacement for a missing bound, by kind of value."""
 FOREIGN = (endpoints.PREFIX, "use_sim_time", "start_type_description_service")
 
 
@@ -121,7 +121,7 @@ READ = {
     AXIS: ("port",),
     MONITOR: ("structure",),  # the elastic energy of the structure scales the energy error
 }
-"""Sections that the stage of a node reads, but the node does not own. All nodes must have the same values."""
+"""Sections that a node reads but does not own. All nodes must have the same values."""
 
 TEST = "test"
 """Key in NodeStatus for values of the test that driver nodes need, because they have no scenario."""
@@ -139,7 +139,7 @@ def _as_parameter(default: object) -> Any:
 
 
 class NodeSettings:
-    """ROS parameters of ``node``, read-only while ``frozen()``. The scenario ``built`` is reused by its name."""
+    """ROS parameters of ``node``, read-only while ``frozen()``. The parameter ``scenario`` can name ``built``."""
 
     def __init__(
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None

@@ -110,7 +110,7 @@ class ControllerLink(middleware.ThreadedNode):
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def intruder(self) -> str:
-        """Return a reason if another program publishes or the controller is missing; otherwise an empty text."""
+        """Return a reason if another program publishes or the controller is missing; otherwise an empty string."""
         params, commands = self._params, self._commands
         if publishers := self._publishers(commands):
             return f"{_names(publishers)} also publishes on {commands}, but only one program may drive the rig"
@@ -189,7 +189,7 @@ class ControllerLink(middleware.ThreadedNode):
 
 
 def check_joint_types(description: str, joints: tuple[str, ...], wanted: str) -> None:
-    """Raise ConfigError if one of ``joints`` has another type than ``wanted`` in ``description`` (URDF)."""
+    """Raise ConfigError if the type of one of ``joints`` in ``description`` (URDF) is not ``wanted``."""
     try:
         root = ElementTree.fromstring(description)
     except ElementTree.ParseError:

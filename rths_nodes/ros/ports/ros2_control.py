@@ -45,10 +45,10 @@ class Unfit(Exception):
 
 @dataclass(frozen=True, eq=False)
 class JointSample:
-    """One joint state of all axes, as sample ``number``.
+    """Joint state of all axes; ``number`` is its sample number.
 
     ``stamp`` is in s. Displacement and force ``(n_axes,)`` are in the units of the joints. ``echo`` is the number
-    of the newest command received by the hardware; None without a counter.
+    of the newest command received by the hardware, or None without a counter.
     """
 
     stamp: float
@@ -104,7 +104,7 @@ class JointReader:
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return the joint states per ``dt`` (s), by ``stamps`` (s). Raises ConfigError if not an integer."""
+    """Return the number of joint states per ``dt`` (s), from ``stamps`` (s). Raises ConfigError for a fraction."""
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
         raise ConfigError("the stamps of the joint states do not increase, but must be the times of the states")
@@ -175,9 +175,9 @@ class SampleStream:
 
 
 PROBES, PROBING_S = 32, 3.0
-"""Number of joint states and time (s) for measuring their rate."""
+"""For measuring the rate of joint states: largest number of states ``PROBES``, and time ``PROBING_S``, s."""
 LOOK_S, LOOK_EVERY_S = 0.01, 0.1
-"""Timeout for a joint state, and period of the search for other publishers, s."""
+"""``LOOK_S``: timeout for a joint state, s. ``LOOK_EVERY_S``: period of the search for other publishers, s."""
 
 
 class Ros2ControlPort(OfPort, Readback):

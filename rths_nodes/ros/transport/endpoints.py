@@ -270,7 +270,7 @@ def request_in(data: bytes) -> str | None:
     """Return the reason (:func:`reason_of`) of a trip request of version 2 or 3; None for other messages."""
     with suppress(ValueError):
         values = decode("Trip", data)
-        if not values["run"] and len(values["frame_id"]) != LENGTH_OF_MARK:  # such a Trip of version 2 has a run
+        if not values["run"] and len(values["frame_id"]) != LENGTH_OF_MARK:  # version 2 stores a mark here
             return reason_of("", values["source"], values["reason"])
     with suppress(ValueError):
         values = decode("Trip", data, VERSION_2)
@@ -372,7 +372,7 @@ class Inbox:
         return None
 
     def drop(self, most: int = AT_MOST) -> None:
-        """Drop up to ``most`` copies, from the middleware, of messages received directly; count foreign ones."""
+        """Drop up to ``most`` middleware copies of directly received messages; count foreign messages."""
         guard = self.guard
         line = self.line if self.by_line else None
         elsewhere = self.by_hand or (line is not None and not line.given_back)
@@ -405,7 +405,7 @@ class StreamPublisher:
 
     ``partners`` are the subscribing peers (full names), nodes of the loop first. ``neighbours`` are inboxes in
     this process, which receive every message directly. ``lines`` are the lines to other nodes of this machine, by
-    full name. The middleware receives messages only if ``has_topic_subscribers`` is true, with ``holds`` only
+    full name. The middleware receives messages only if ``has_topic_subscribers`` is true and, with ``holds``, only
     after a call of :meth:`publish_held`.
     """
 

@@ -25,7 +25,7 @@ from rths_nodes.ros.names import TRIP
 LONGEST_NAME = 107
 LONGEST_GREETING = 4096
 WAIT, WELCOME = b"wait", b"welcome"
-"""Answers to a valid greeting: at once, and after the called node has discovered the caller."""
+"""Answers to a valid greeting: ``WAIT`` at once, ``WELCOME`` after the called node has discovered the caller."""
 
 _CREDENTIALS = struct.Struct("3i")
 

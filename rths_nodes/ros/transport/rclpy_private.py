@@ -56,7 +56,7 @@ Logger = RcutilsLogger
 
 
 def take_bytes(subscription: Subscription) -> Callable[[type, bool], tuple[Any, Data] | None]:
-    """Return ``take(type, raw)``: the next message, as bytes if ``raw``, and its information; or None."""
+    """Return ``take(type, raw)``, which returns a message (bytes if ``raw``) and its information, or None."""
     return subscription.handle.take_message  # type: ignore[no-any-return]
 
 
@@ -83,7 +83,7 @@ def remove_from_graph(node: LifecycleNode) -> None:
 
 
 INFO_BYTES, ID_AT = 256, 16
-"""Size of the buffer for rmw_service_info_t, and offset of request_id after two stamps of 8 bytes."""
+"""``INFO_BYTES``: size of the buffer for rmw_service_info_t. ``ID_AT``: offset of request_id, after two stamps."""
 OK, GONE, NOTHING = 0, 2, 601
 """RCL_RET_OK, RCL_RET_TIMEOUT (the client has left) and RCL_RET_SERVICE_TAKE_FAILED (no request)."""
 _POINTER = ctypes.c_void_p

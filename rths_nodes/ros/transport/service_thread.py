@@ -22,7 +22,7 @@ from rths_nodes.ros.transport.rclpy_private import GuardCondition, RequestQueue,
 SERVICE_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10)
 """QoS of every service. By default, rclpy keeps 1000 requests to each parameter service."""
 PAUSE_S, SHARE = 0.02, 0.05
-"""Shortest pause after an answer, s, and largest fraction of a processor for answers."""
+"""``PAUSE_S``: shortest pause after an answer, s. ``SHARE``: largest fraction of a processor for answers."""
 
 Answer = Callable[[object, object], object]
 """Function that takes a request and an empty response, and returns this or another response."""

@@ -61,7 +61,7 @@ OnHeard = Callable[[str, bytes, Data], None]
 
 
 class Interposer:
-    """Layer between a node and its topics and port, without effect; subclasses insert faults."""
+    """Layer without effect between a node and its topics and port; subclasses insert faults."""
 
     holds_up = False
     """True if the node works only while ``may_work()`` is true."""
@@ -110,7 +110,7 @@ class NodeTopics:
         interposer: Interposer | None = None,
         load: Load | None = None,
     ) -> None:
-        """Make publishers and inboxes. With ``load``, streams within this machine use lines."""
+        """Create publishers and inboxes. With ``load``, streams between nodes on this machine use ``line.py``."""
         self.codec = codec
         between = interposer or Interposer()
         self.malformed = 0
@@ -202,7 +202,7 @@ class NodeTopics:
         return {key: outlet.sent for key, outlet in self._streams.items()}
 
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
-        """Pass streams directly to inboxes of this process; with ``holds``, others wait for ``publish_held``."""
+        """Pass streams directly to this process's inboxes. With ``holds``, other copies await ``publish_held``."""
         me = self._node.get_fully_qualified_name()
         inboxes = [inbox for other in neighbours_topics for inbox in other.opened.values()]
         for outlet in self._streams.values():
@@ -263,7 +263,7 @@ class NodeTopics:
         return ""
 
     def other_versions(self) -> str:
-        """Return a warning if a partner has another type hash for a topic; otherwise an empty text."""
+        """Return a warning if a partner has another type hash for a topic; otherwise an empty string."""
         published = [(outlet.publisher.topic_name, outlet.partners) for outlet in self.outlets.values()]
         for topic, partners in (*published, *((guard.topic, guard.speakers) for guard in self.guards.values())):
             publishers = self._node.get_publishers_info_by_topic(topic)
@@ -366,7 +366,7 @@ BEYOND = "others"
 UNDISCOVERED = "the called node has not discovered the caller"
 
 Judge = Callable[[Greeting], str | None]
-"""Function that checks a greeting. Returns an empty text to accept, a reason to refuse, or None if undecided."""
+"""Function that checks a greeting. Returns an empty string to accept, a reason to refuse, or None if undecided."""
 
 KEPT = names.TOPICS["measurement"].kept
 """Maximum number of messages queued for a slow partner."""
@@ -467,7 +467,6 @@ class NodeLines:
 
     @property
     def strangers(self) -> dict[str, int]:
-        """Number of refused connections by process."""
         return {} if self._listener is None else self._listener.strangers
 
     def call(self) -> str:

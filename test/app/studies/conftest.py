@@ -12,6 +12,7 @@ import pytest
 TASKS = '''
 import os
 import resource
+import signal
 import time
 from pathlib import Path
 
@@ -49,6 +50,22 @@ def dying_once(number, folder, tell):
         seen.touch()
         os._exit(7)
     return number * number
+
+
+def hanging(number, folder, report):
+    """Number 3 ends its process and, when it is repeated, interrupts its parent and hangs."""
+    if number == 3:
+        dying_once(number, folder, report)
+        (Path(folder) / "process").write_text(str(os.getpid()))
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(60.0)
+
+
+class Unreadable:
+    def __init__(self, number, report): ...
+
+    def __reduce__(self):
+        return int, ("three",)
 
 
 def growing(number, tell):

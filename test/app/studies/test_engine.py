@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from joblib.parallel import LokyBackend
 from messages import naming
 from programs import child_environment
 
@@ -63,6 +64,18 @@ def test_job_is_repeated_after_its_process_ended(task: Task, tmp_path: Path) -> 
     assert dict(as_completed(task("dying_once"), iter(jobs), COUNT, Where(2))) == SQUARES
 
 
+def test_interrupt_ends_repeated_job(task: Task, tmp_path: Path) -> None:
+    jobs = ((number, (number, str(tmp_path))) for number in range(COUNT))
+    with pytest.raises(KeyboardInterrupt):
+        list(as_completed(task("hanging"), jobs, COUNT, Where(2)))
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "process").read_text()), 0)
+
+
+def test_processes_limit_libraries_as_joblib_does() -> None:
+    assert set(LokyBackend.MAX_NUM_THREADS_VARS) <= set(engine.ONE_THREAD)
+
+
 def test_growing_process_is_replaced_without_warning(task: Task) -> None:
     """joblib replaces a process that has grown by 300 MB."""
     with warnings.catch_warnings(record=True) as messages:
@@ -109,12 +122,12 @@ def test_cluster_returns_same_results(task: Task, cluster: Any, tmp_path: Path) 
     assert reports[-1] == [1.0] * COUNT
     jobs = [(number, (number, str(tmp_path))) for number in range(COUNT)]
     assert dict(as_completed(task("dying_once"), iter(jobs), COUNT, where)) == SQUARES
+    with pytest.raises(ValueError, match="three"):  # the result cannot be read
+        list(as_completed(task("Unreadable"), iter(JOBS), COUNT, where))
 
 
 @pytest.mark.nodes
-def test_cluster_with_another_version_is_refused(
-    task: Task, cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_version_of_worker_is_refused(task: Task, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "__version__", "0.0.1")
     with pytest.raises(ConfigError, match=naming("rths_nodes", "0.0.1")):
         list(as_completed(task("square"), iter(JOBS), COUNT, Where(scheduler=cluster.scheduler_address)))
@@ -134,9 +147,7 @@ def test_missing_dask_is_reported_with_its_package(task: Task, monkeypatch: pyte
 
 
 def test_joblib_and_dask_are_imported_lazily() -> None:
-    source = (
-        "import sys, rths_nodes.app.commands.studies\n"
-        "print({'joblib', 'distributed', 'pyarrow'} & set(sys.modules))"
-    )
+    lazy = "{'joblib', 'distributed', 'pyarrow'}"
+    source = f"import sys, rths_nodes.app.commands.studies; print({lazy} & set(sys.modules))"
     command = [sys.executable, "-c", source]
     assert subprocess.check_output(command, text=True, env=child_environment()) == "set()\n"

@@ -29,7 +29,7 @@ def refuse(scenario: Scenario, simulated: bool = True) -> None:
 
 
 def refuse_weaker(scenario: Scenario, rig: RigFile, levels: WholeLevels | None) -> None:
-    """Raise ConfigError if the scenario is weaker than a real ``rig``."""
+    """Raise ConfigError if a level or bound in the scenario is weaker than in the file of a real ``rig``."""
     if not simulation(scenario):
         (rule,) = (rule for rule in RULES if rule.name == rig_rules.WEAKER)
         Problems(map(rule.text, rig_rules.weaker_than_rig(scenario, rig, levels))).refuse()

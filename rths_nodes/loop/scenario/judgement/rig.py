@@ -46,7 +46,7 @@ SLIGHT = 0.01
 SIGMAS = 6.0
 """Number of standard deviations of the noise that one sample in 500 million exceeds."""
 ERRORS = (("tracking_error", "stroke", "m", "displacement"), ("force_error", "force", "N", "force"))
-"""Error, the limit that bounds it, unit, and the sensor of the limit."""
+"""Limit of an error, another limit that bounds it, their unit, and the sensor of the other limit."""
 WEAKER = "level_of_rig_is_weaker"
 
 
@@ -330,7 +330,7 @@ STEPS = 2.0
 """Largest usual jump of the first command, in samples of travel at the velocity limit."""
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
-"""Ratios of rms noise to range: noise is refused from the first ratio on, and doubtful above the second."""
+"""Ratios of rms noise to range: noise is refused from ``COVERED`` on, and doubtful above ``NOISY``."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
 """Bounds of a port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
@@ -339,8 +339,7 @@ BITS = range(15, 25)
 """Numbers of bits of converters. A full scale of 2^bits / 1000 (32.768, 65.536 ...) indicates a wrong unit."""
 EXACT = 1e-3
 OVERSIZED, LOST = 100.0, 500.0
-"""Ratios of a sensor's range to the monitored limit: the range is doubtful above the first, and refused from the
-second on."""
+"""Ratios of a sensor's range to the monitored limit: doubtful above ``OVERSIZED``, refused from ``LOST`` on."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
 """Longest usual time since the calibration of a sensor of a simulated or emulated rig."""

@@ -18,7 +18,7 @@ REFUSED, CAUTION = "refused", "caution"
 
 @dataclass(frozen=True)
 class Seen:
-    """Input of a rule. ``simulated``: no actuator is real. ``today`` is the date for calibrations."""
+    """Input of a rule. ``simulated`` is true if no actuator is real. ``today`` is the date for calibrations."""
 
     scenario: Scenario
     simulated: bool
@@ -48,7 +48,7 @@ Look = Callable[[Seen], Iterable[Found]]
 class Rule(NamedTuple):
     """Relation between numbers, and its reason. If ``real`` is true, the rule applies only to real rigs.
 
-    The function ``look`` yields the numbers that violate this rule, and numbers that violate others.
+    The function ``look`` yields the numbers that violate this rule, and numbers that violate other rules.
     """
 
     weight: str
@@ -67,7 +67,6 @@ refused, caution = partial(Rule, REFUSED), partial(Rule, CAUTION)
 
 
 RULES: list[Rule] = []
-"""All rules, in the order of their modules."""
 
 
 def rules(**named: Rule) -> Callable[[Look], Look]:

@@ -22,8 +22,7 @@ from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.structure import is_sparse
 
 OTHER, CONTRARY = 2.0, 100.0
-"""Ratios of two values of one stiffness: the values are doubtful above the first ratio, and refused above the
-second."""
+"""Ratios of two values of one stiffness: doubtful above ``OTHER``, refused above ``CONTRARY``."""
 STATED = ("experimental_stiffnesses", "experimental_stiffness")
 """Parameters of structures and integrators that state the stiffness under test."""
 STEPS = 10.0
