@@ -82,6 +82,7 @@ def moved(s: Parts, h: float, rates: Parts) -> Parts:
 
 
 def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: Parts) -> Parts:
+    """Advance the state by the Runge-Kutta mean of four rates."""
     return (
         along_mean(s[0], h, one[0], two[0], three[0], four[0]),
         along_mean(s[1], h, one[1], two[1], three[1], four[1]),
