@@ -34,13 +34,12 @@ from rths_nodes.core.errors import (
     raised_at,
     show,
 )
-from rths_nodes.core.kernels import Function, Kernel, unguarded
+from rths_nodes.core.kernels import GUARD, Function, Kernel, unguarded
 from rths_nodes.core.parameters import ChecksScenario, type_of
 from rths_nodes.core.protocols import Compensator
 from rths_nodes.core.samples import Motion
 
 IN_WORDS = (ComponentError, ConfigError, IntegratorError, PortError)
-GUARD = "guard"
 PROBED = 1e-3
 
 Output = Callable[[Any], object]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.kernels import Function, Kernel, inherits
+from rths_nodes.core.kernels import GUARD, Function, Kernel, inherits
 from rths_nodes.core.parameters import AnyParams
 from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
 
@@ -180,6 +180,8 @@ def functions_of(setup: Setup) -> tuple[Function, Function, object]:
     if isinstance(setup, SetupOfKernel) and inherits(type(setup), SetupOfKernel, "moved", "felt"):
         axes, forces, constants, on_arrays = setup.bound()
         if not on_arrays:
+            if (guard := vars(type(setup).moved).get(GUARD)) is not None:  # component of another package
+                axes, forces = guard.around(axes), guard.around(forces)
             return axes, forces, constants
     return lambda k, x, v, a: setup.moved((x, v, a)), lambda k, f, pose: setup.felt(f, pose), None
 

@@ -39,6 +39,8 @@ from rths_nodes.core import arithmetic
 
 Function = Callable[..., Any]
 ToNumber = Callable[..., tuple[object, float]]
+GUARD = "guard"
+"""Attribute of a guarded function of another package: its guard (``component_guard.py``)."""
 
 
 class Kernel(NamedTuple):

@@ -24,7 +24,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.control.compensators.none import NoCompensation
 from rths_nodes.control.compensators.per_axis import PerAxis
-from rths_nodes.control.setups import ScaledSetup
+from rths_nodes.control.setups import Identity, ScaledSetup
 from rths_nodes.core import registry
 from rths_nodes.core.component_guard import guard_params, guarded
 from rths_nodes.core.errors import ComponentError, ConfigError
@@ -377,6 +377,19 @@ def test_setup_of_another_package_gets_base_class_methods(register: Register) ->
     np.testing.assert_array_equal(setup.forces(np.array([3.0]), x), [48.0])
     np.testing.assert_array_equal(setup.histories(x[None, :]), [[0.25]])
     np.testing.assert_array_equal(setup.degrees_of_freedom(np.array([0.25])), x)
+
+
+def test_error_of_setup_inside_a_scale_is_named(register: Register) -> None:
+    class Mine(Identity):
+        Params = NoParams  # type: ignore[assignment]
+
+        def __init__(self, *arguments: object) -> None:
+            self._axes, self._forces, self._constants = self.KERNEL.axes, lambda *_: 1.0 / 0.0, ()
+
+    register("setup", Mine)
+    parameters = from_data(registry.load("setup", "mine").Params, {}, "setup")
+    with pytest.raises(ComponentError, match=naming("setup.type = 'mine'", "ZeroDivisionError")):
+        ScaledSetup(registry.build("setup", parameters, 1, 1), [4.0], [8.0]).felt((3.0,), (0.5,))
 
 
 def test_integrator_with_scalar_displacement_trips(register: Register) -> None:

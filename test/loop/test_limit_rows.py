@@ -312,12 +312,7 @@ def test_levels_equal_evaluation_of_whole_histories(seed: int) -> None:
 
 # Kernels
 
-KERNELS = (
-    limit_rows.acting,
-    limit_rows.broken_alone,
-    limit_rows.broken_together,
-    limit_rows.of_errors,
-)
+KERNELS = (limit_rows.acting, limit_rows.broken_alone, limit_rows.broken_together, limit_rows.of_errors)
 
 
 def inputs(rng: np.random.Generator, extreme: bool) -> dict[Any, tuple[Any, ...]]:

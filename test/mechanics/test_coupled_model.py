@@ -9,13 +9,7 @@ from coupled_rigs import poles, transfer_matrix
 from messages import naming
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.mechanics.coupled_rig import (
-    CoupledModel,
-    coupled_model,
-    feedforward,
-    force_input,
-    state_space,
-)
+from rths_nodes.mechanics.coupled_rig import CoupledModel, coupled_model, feedforward, force_input, state_space
 from rths_nodes.mechanics.loading_model import (
     StateSpace,
     ahead,
