@@ -120,12 +120,7 @@ def evaluate(name: str, start: str, record: str) -> float:
 
 @pytest.mark.parametrize(
     ("name", "start", "record"),
-    [
-        ("friction", "late", 1),
-        ("pinching", "stiff, early", 2),
-        ("degrading", "late", 2),
-        ("softening", "true", 2),
-    ],
+    [("friction", "late", 1), ("pinching", "stiff, early", 2), ("degrading", "late", 2), ("softening", "true", 2)],
 )
 def test_copies_of_another_class_are_not_worse(name: str, start: str, record: int) -> None:
     """Worst case of each class; nearly all exceeded 5 % when copies followed small motions."""
