@@ -11,7 +11,7 @@ in series. e(x, c) is the extension that shortens a column by c after a drift x 
 (``mechanics/axial_load.py``); without a column e is c. x^ is the target of the displacement axis that moves the
 head, F^ the force target. Both are extrapolated linearly by the actuator's delay.
 
-With the correct K, an error decays at the rate k_i (1/s). If the declared K is r times too small, the loop is r
+With the correct K, an error decays at the rate k_i (1/s). If the declared K is 1/r of the true K, the loop is r
 times faster. For a plant of stiffness K and delay T, the loop with k_p = 0 is stable for k_i T < pi / 2.
 
 Controller of the rig and its servo-valve, whose spool is driven by a force loop or a displacement loop:
@@ -44,8 +44,8 @@ TABLE = {
     "servo_valve": ":ServoValve",
 }
 FAST = 0.3
-"""Largest product of integral gain and delay that causes no caution. The loop would still be stable with a
-specimen five times as stiff."""
+"""Largest product of integral gain and delay for which no caution is reported. The loop would still be stable with
+a specimen five times as stiff."""
 
 
 class ForceKernel(NamedTuple):
@@ -93,7 +93,7 @@ def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
 
 
 def check_coupling(column: ColumnGeometry | None, coupled_to: int, test: TestContext) -> None:
-    """Raise ConfigError if no axis moves the head of ``column``, or the stroke reaches a length in ``column``."""
+    """Raise ConfigError unless an axis moves the head of ``column``, with a stroke below both its lengths."""
     if column is None:
         return
     moved = len(test.axes) - len(test.force_axes)

@@ -48,8 +48,8 @@ class RampKernel(NamedTuple):
 class OfKernel(Ramp):
     """Ramp that computes its motion with a ``kernel``.
 
-    If ``apart`` is true, each degree of freedom has a state. Otherwise one state holds arrays for all degrees of
-    freedom. If ``hands_on`` is true, a step has no sub-steps, and Targets are returned unchanged.
+    If ``apart`` is true, each degree of freedom has its own state. Otherwise one state holds arrays for all
+    degrees of freedom. If ``hands_on`` is true, a step has no sub-steps, and Targets are returned unchanged.
     """
 
     hands_on = False
@@ -314,8 +314,8 @@ def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
 class PredictorCorrectorRamp(OfKernel):
     """Prediction from past targets while the next target is computed, then a smooth correction to that target.
 
-    Use this ramp for an integrator that needs more than one sample per step. In the first ``predicted_share`` of a
-    step the motion follows the polynomial through the last ``order`` + 1 targets. Then a cubic corrects
+    Use this ramp if the integrator needs more than one sample to compute a step. In the first ``predicted_share``
+    of a step the motion follows the polynomial through the last ``order`` + 1 targets. Then a cubic corrects
     the error of this prediction until the end of the step. The slope jumps only at the start of a step. The speed
     of the correction is at most 1.5 times the error divided by the duration of the correction.
     """

@@ -164,7 +164,7 @@ class Matrix(SetupOfKernel):
 # Rigid coupler
 
 Posed = tuple[object, tuple[Sequence[tuple[int, float]], ...], tuple[Numbers, ...]]
-"""Constants of the coupler, indices and nonzero elements of each row of ``pose``, and the transposed matrix."""
+"""Constants of the coupler, indices and nonzero elements of each row of ``pose``, and the transposed ``pose``."""
 
 
 def weighted(row: Sequence[tuple[int, float]], values: Numbers) -> float:
@@ -261,7 +261,7 @@ def coupler_constants(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> o
 # Scaled specimens
 
 Scaled = tuple[object, Numbers, Numbers]
-"""Constants of the inner setup, length ratios specimen to structure, and force ratios structure to specimen."""
+"""Constants of the inner setup, length ratios (specimen / structure), and force ratios (structure / specimen)."""
 
 
 def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:

@@ -63,8 +63,8 @@ IDENTIFIED = 1.0 / 12.0
 DETERMINED = 0.5
 """Largest remaining fraction of every parameter's initial uncertainty at which the copies begin to follow."""
 STILL, MOVED = 3.0, 20.0
-"""A load cell counts as dead if the force stays within STILL times the noise while the expected force moves by
-MOVED times the noise."""
+"""A load cell counts as dead if the force stays within ``STILL`` times the noise while the expected force moves
+by ``MOVED`` times the noise."""
 UNEXPLAINED = 2.25
 """Mean square of the innovation above which the model does not explain the specimen: an rms of 1.5."""
 WINDOW = 2.0

@@ -44,7 +44,7 @@ TABLE = {
 }
 
 NOTHING_NEW = 1e-7
-"""Smallest relative part outside the modes for which a static shape is added."""
+"""A static shape is added if its relative part outside the modes exceeds this value."""
 COMPARED = 40
 """Number of frequencies at which compliances are compared."""
 FREQUENCIES = 10
@@ -389,10 +389,10 @@ def _seen(shapes: Array, values: Array) -> Array:
 
 
 def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[float, float, float]:
-    """Return three relative errors: lowest natural frequencies, static compliance, and compliance up to ``band``.
+    """Return errors of ``model``: lowest natural frequencies, static compliance, compliance up to ``band``.
 
-    All compliances refer to the interface. The third error is the largest error up to ``band`` (Hz) divided by the
-    largest compliance in this band. Both substructures are combined.
+    The errors are relative; compliances refer to the interface. The third error is the largest error up to
+    ``band`` (Hz) divided by the largest compliance in this band. Both substructures are combined.
     """
     full = model.full
     count = min(FREQUENCIES, len(model.names))

@@ -377,7 +377,7 @@ class Adaptive(PerAxis):
             return self.indicator == "energy"
 
         def si_gains(self) -> tuple[float, float]:
-            """Return k_p (samples/m^2 or samples/(N m)) and k_i (the same unit per s)."""
+            """Return k_p (samples/m^2; energy indicator: samples/(N m)) and k_i (the same unit per s)."""
             if self.by_energy:
                 return in_si(self.k_p_per_joule or 0.0, self.k_i_per_joule_s, 1.0)
             k_p = PAPER_GAIN_PER_MM2 if self.k_p_per_mm2 is None else self.k_p_per_mm2

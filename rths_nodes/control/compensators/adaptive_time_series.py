@@ -133,7 +133,7 @@ def with_row(k: Fit, s: Ring, x: float, y: float, z: float, u: float) -> Ring:
 
 
 def fitted(k: Fit, s: Ring, coefficients: Three) -> Three:
-    """Return the coefficients after one fit, within their limits; unchanged if no row exceeds the trigger."""
+    """Return coefficients after one fit, within their limits; unchanged if no displacement exceeds the trigger."""
     _, _, (sums, large), _, _, _ = s
     if large == 0:
         return coefficients
@@ -191,7 +191,7 @@ class State(NamedTuple):
     row: int
     """Index of the last sample in its block; -1 after the end of a block."""
     turn: int
-    """Index in the block at which this axis is fitted, different for each axis to limit the computing time."""
+    """Sample in the block at which this axis is fitted; different for each axis, to spread the computing time."""
     rest: int
     """Number of samples until fits resume."""
     sent: float
@@ -203,7 +203,7 @@ class State(NamedTuple):
     the block."""
     of_command: Five
     of_measured: Five
-    """``of_command`` and ``of_measured`` hold the filtered signal and last input at the end of the last block."""
+    """``of_command`` and ``of_measured`` each hold a filtered signal and its last input at the end of a block."""
     window: Ring
 
 

@@ -97,7 +97,7 @@ def acceleration_cautions(test: TestContext) -> list[str]:
 
 
 class OnNumbers(Compensator):
-    """A compensator that computes with floats instead of arrays, in ``commands``."""
+    """A compensator whose ``commands`` uses floats instead of arrays."""
 
     _n_axes: int
 

@@ -34,9 +34,9 @@ class Constants(NamedTuple):
     roll_off: float
     """Corner frequency, rad/s."""
     stiffness: float
-    """Stiffness of the valve, 1/s^2."""
+    """Squared natural frequency of the valve, (rad/s)^2."""
     damping: float
-    """Damping of the valve, 1/s."""
+    """Twice the product of damping ratio and natural frequency of the valve, rad/s."""
     substeps: int
     h: float
     """Length of a substep, s."""
@@ -177,8 +177,8 @@ class ServoHydraulic(Actuator):
         x' = v_max tanh(K y / v_max) sqrt(1 - sgn(y) F / F_max)
 
     F_max is the stall force. F is the specimen's force, which depends on x', or zero if the actuator is not
-    affected by its specimen. The method is RK4 with ``substeps`` per sample. Substeps are halved,
-    repeatedly if necessary, if the specimen's inner states decay too fast.
+    affected by its specimen. The method is RK4 with ``substeps`` per sample. If the specimen's inner states decay
+    fast, substeps are halved once or several times.
     """
 
     @params

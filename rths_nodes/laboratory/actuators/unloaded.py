@@ -205,7 +205,7 @@ def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
 class Plant(NamedTuple):
     """Linear plant with the state x: x' = ``a`` x + ``b`` command, displacement = ``c`` x + ``d`` command.
 
-    With the hold ``staircase`` ``d`` is zero.
+    With the hold ``staircase``, ``d`` is zero.
     """
 
     a: Array
@@ -259,7 +259,7 @@ class SecondOrder(HeldPlant):
     """Solves d'' + 2 zeta w d' + w^2 d = w^2 c exactly for the displacement d and the command c.
 
     If the command is held (1024 samples per second), the default plant lags by 13.7 ms at 2 Hz and by 15.6 ms at
-    10 Hz. These delays begin at the start of the sample in which the command takes effect.
+    10 Hz. These delays are measured from the start of the sample in which the command takes effect.
     """
 
     ABOUT = "Second-order actuator; the defaults model the loading system of the TADC tests (plant P2)."

@@ -37,11 +37,11 @@ def substeps_of(dt: float, longest: float) -> int:
 
 
 Way = tuple[float, float, float, tuple[float, float, float]]
-"""Substep (s), largest velocity (m/s) for one increment, most increments, and numbers of ``Decay``."""
+"""Substep (s), velocity (m/s) up to which one increment suffices, increment limit, and fields of ``Decay``."""
 
 
 class Constants(NamedTuple):
-    """Constants for n states, m inputs and p outputs. A sample has B products of J substeps."""
+    """Constants for n states, m inputs and p outputs. A sample has B matrix products, each for J substeps."""
 
     sizes: tuple[int, int, int, int]
     ramp: bool

@@ -91,7 +91,7 @@ class WithMass(Specimen):
 
 def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
     def force(k: tuple[float, object], s: tuple[()], x: float, v: float) -> float:
-        """Return the specimen's force outside of the gap, or 0 within the gap and if the specimen would pull."""
+        """Return the specimen's force; 0 within the gap, and if its sign differs from the sign of ``x``."""
         half, constants = k
         if x > half:
             pushed = held(constants, s, x - half, v)

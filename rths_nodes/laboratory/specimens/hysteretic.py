@@ -137,8 +137,8 @@ class SlippingElastomeric(Specimen):
 
     The defaults are fitted to the data of Chen & Ricles (2010; 2009) on their damper (Fig. 6). The loss factor is
     0.4 to 0.5 at small amplitudes, depending on frequency, and rises to 1.2 at large amplitudes through friction.
-    The equivalent viscous damping of frame and damper is 0.18, and the damper carries 44 to 55 % of the story
-    shear.
+    The equivalent viscous damping ratio of frame and damper is 0.18, and the damper carries 44 to 55 % of the
+    story shear.
     """
 
     ABOUT = "Elastomeric damper that slips: rubber at small amplitudes, friction at large ones."

@@ -45,7 +45,7 @@ def constants(p: MagnetorheologicalDamper.Params) -> tuple[Numbers, Numbers, flo
     """Return the constants of the rates and of the force, and the voltage (V) at which the driver saturates.
 
     The rates use the sum of beta and gamma while z grows, and their difference while z shrinks, both divided by
-    the slope.
+    ``slope``.
     """
     beta, gamma = p.beta / p.slope, p.gamma / p.slope
     viscous = p.damping, p.damping_per_volt
@@ -122,7 +122,7 @@ class MagnetorheologicalDamper(Specimen):
             ]
             alphas = [self.hysteretic_stiffness + u * self.hysteretic_stiffness_per_volt for u in voltages]
             pull = self.slope * max(alpha / damping for alpha, damping in zip(alphas, dampings, strict=True))
-            # after a reversal z opposes the motion: the slip is faster than the damper, and z unloads
+            # after a reversal z opposes the motion: the slip velocity exceeds the damper velocity, and z unloads
             unloading = max(1.0, 2.0 * self.gamma / shape) + self.exponent * abs(self.beta - self.gamma) / shape
             relaxation = self.stiffness / min(dampings) + pull * unloading
             return Decay(max(self.filter_rate, relaxation), self.exponent * self.slope / largest)

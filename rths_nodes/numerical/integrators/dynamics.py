@@ -87,7 +87,7 @@ class Stepped(Integrator):
 
 
 FEW = 8
-"""Largest number of interface forces for which products with columns are faster than solving."""
+"""Largest number of interface forces for which adding columns is faster than solving with the mass matrix."""
 
 OfMethod = Sequence[Vector]
 Moving = tuple[OfMethod, Vector, Vector, Vector]
@@ -279,7 +279,7 @@ class Dynamics(Stepped):
         return np.concatenate([np.atleast_1d(part) for part in (x, v, before, *of_method)])
 
     def linearised(self) -> tuple[StepMatrices, ...]:
-        """Return the matrices of each step of a period, from unit values of memory and measured force.
+        """Return the matrices of ``period`` steps, from unit values of ``memory`` and measured force.
 
         Raises ValueError if the external force covers less than two periods or is not zero.
         """
@@ -420,7 +420,7 @@ def _refuse_indefinite(name: str, mass: Matrix, damping: Matrix, stiffness: Matr
 
 
 def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> None:
-    """Raise ConfigError, with a stable step, if the spectral radius ``growth(dt)`` exceeds 1."""
+    """Raise ConfigError, which states a stable step, if the spectral radius ``growth(dt)`` exceeds 1."""
 
     def stable(step: float) -> bool:
         return growth(step) <= 1.0 + GROWTH
@@ -591,7 +591,6 @@ class ChenRicles(Dynamics):
         def advance(
             k: OfCr, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
         ) -> Moving:
-            """Advance displacement and velocity by the CR algorithm."""
             alpha, dt = k
             x, v, _, _, _, _, _, of_method, _ = s
             increment = dt * product(alpha, exact)
@@ -643,7 +642,6 @@ class KolayRicles(Dynamics):
         def advance(
             k: OfKr, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
         ) -> Moving:
-            """Advance displacement and velocity by the KR-alpha algorithm."""
             alpha1, weight, alpha_f, kept, faded, share, dt = k
             x, v, _, _, _, _, _, (earlier, change), _ = s
             if index == 0:

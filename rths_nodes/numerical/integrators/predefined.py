@@ -81,7 +81,7 @@ def _measured(params: Predefined.Params, samples: int, dt: float, *now: int) -> 
 def _check_limits(test: TestContext, path: str, targets: Array) -> None:
     """Refuse ``targets`` that exceed the stroke or velocity of an axis.
 
-    A history from a file must also begin at 0, because the offset of a sensor would move the rig. With a formula,
+    A history from a file must also begin at 0, because an offset of a sensor would move the rig. With a formula,
     the rig starts at the first target.
     """
     motion = targets[:, :2] if targets.ndim == 3 else targets[:, :2, None]
@@ -130,7 +130,7 @@ class Prescribed(Stepped):
         def targets(self, samples: int, dt: float) -> Array:
             """Return displacement, velocity and acceleration in structure time.
 
-            The shape is ``(samples, 3)`` for all axes or ``(samples, 3, n_axes)``.
+            The shape is ``(samples, 3)`` for a formula, ``(samples, 3, n_axes)`` for a history from a file.
             """
             return _of_formula(self.displacement, samples, dt)
 

@@ -157,12 +157,12 @@ _UNIT_OF_KEY = r"[ _]*[(\[]?\s*(?P<unit>ms|msec|s|secs?|seconds?|hz|sps)?\s*[)\]
 _VALUE = _UNIT_OF_KEY + r"(?:[:=]\s*|\s+(?=[-+.\d]))(?P<value>.*)"
 
 UNIFORM = 0.01
-"""Permitted deviation from a uniform time column, in steps. Rounded times permit up to ``UNIFORM_ROUNDED``."""
+"""Permitted deviation from a uniform time column, in steps, with exact times."""
 UNIFORM_ROUNDED = 0.15
 """Permitted deviation from a uniform time column with rounded times, in steps. A missing line deviates by 0.16 or
 more."""
 FEWEST_COUNTED = 10
-"""Smallest number above the values that is recognised as a number of points."""
+"""Smallest number that, on a line above the values, is recognised as a number of points."""
 HEADER_ROWS = 5
 """Number of lines that are searched for a number of points."""
 MOST_COMPONENTS = 4

@@ -85,10 +85,10 @@ def _at2_unit(header: str) -> str | None:
 RECORDER_STEP = 34
 """Entry (from 1) of the COSMOS real header that holds the recorder's sampling interval, s."""
 SERIES_STEP = 62
-"""Entry that holds the sampling interval of the processed series, ms."""
+"""Entry of the same header that holds the sampling interval of the processed series, ms."""
 WIDEST_COLUMN = 1000
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
-"""Smallest numbers of marks in a start line: directly above a row of numbers, and (``MARKS_ALONE``) elsewhere."""
+"""Fewest marks in a start line: ``MARKS_ABOVE_NUMBERS`` directly above numbers, ``MARKS_ALONE`` elsewhere."""
 
 _HEADER = re.compile(r"header|\bvalues\s+follow|\bcomment", re.I)
 _FOLLOW = re.compile(r"\s*\d.*\bvalues\s+follow", re.I)
