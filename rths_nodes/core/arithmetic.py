@@ -103,7 +103,7 @@ def power(x: float, exponent: float) -> float:
 
 
 def rounded(x: float) -> float:
-    """Round ``x`` half to even, as a float; NaN and inf are unchanged."""
+    """Return ``x`` rounded half to even, as a float; NaN and inf are unchanged."""
     if 0.0 < x < WHOLE:
         return (x + WHOLE) - WHOLE  # the sum has no fractional digits
     return -((WHOLE - x) - WHOLE) if -WHOLE < x < 0.0 else x

@@ -34,8 +34,8 @@ class ChildProcess:
     """Runs the Python file ``program`` in a child process, with ``task`` as JSON.
 
     A guard (``child_program.py``) ends all processes of the model when the calling process ends. Messages name the
-    program ``who`` that computes the model. Lines in ``farewells`` are omitted, because the model prints them at
-    every end. If the last line of the output contains ``points_back``, the preceding line states the reason.
+    program ``who`` that computes the model. Messages omit lines in ``farewells``, which the model prints at every
+    end. If the last line of the output contains ``points_back``, the preceding line states the reason.
     """
 
     farewells: tuple[str, ...] = ()

@@ -52,7 +52,7 @@ class Family(NamedTuple):
     """Members of a family of components, declared by ``protocol``, and checks of their results.
 
     ``finite`` names the methods, and ``kernel`` the functions of a kernel, whose results must be finite for finite
-    arguments. The stages of the loop check ramp, setup and compensator. If ``kernel`` is None, kernels are not
+    arguments. The loop's stages check ramp, setup and compensator instead. If ``kernel`` is None, kernels are not
     guarded. ``shown`` names the attributes with the results of ``step``: numbers for actuators, otherwise arrays.
     ``needed`` names the members that a class without a kernel must define, by default the abstract members.
     """

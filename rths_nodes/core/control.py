@@ -279,7 +279,7 @@ class Compensator(Component):
     external: ClassVar[bool] = False
     """True if another process computes the commands."""
     transport_in_lead: ClassVar[bool] = False
-    """True if the scenario adds the port's transport delay, which the model omits, to the parameter ``lead``."""
+    """True if the scenario adds the port's transport delay to ``lead``, because the model omits this delay."""
     state_names: tuple[str, ...]
     """Names of the values of :meth:`state`; ``alpha[0]`` belongs to axis 0."""
     state_units: Mapping[str, str] = {}
@@ -294,7 +294,7 @@ class Compensator(Component):
         """End the process of :meth:`open` after the test; may be called again, or without ``open``."""
 
     def rehearsed(self) -> Array:
-        """Compute trial commands; return the computing times, s. Empty if this process computes the commands."""
+        """Return the computing times (s) of trial commands; empty if this process computes the commands."""
         return EMPTY
 
     @abstractmethod

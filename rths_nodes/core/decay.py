@@ -20,7 +20,7 @@ exp(-1.5) = 0.223), and a Bouc-Wen state approaches its limit monotonically."""
 MOST = 64
 """Largest number of increments per sample at the velocity limit; computing them takes about 0.2 ms."""
 HARD_LIMIT = 2 * MOST
-"""Largest number of increments per sample. If more are needed, the states become NaN, which trips the test."""
+"""Largest number of increments per sample during a test. If more are needed, the states become NaN: a trip."""
 ROUNDED_OFF = 40.0
 """Number of decay times after which the effect of earlier states is below rounding errors."""
 

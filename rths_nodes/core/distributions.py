@@ -20,7 +20,7 @@ from rths_nodes.core.validation import LARGEST
 
 LEAST_SHARE = 1e-9
 CHOICE, LIKE = "choice", "like"
-"""Kinds whose parameters are not numbers. ``CHOICE``: any values. ``LIKE``: followed key, power (default 1)."""
+"""Kinds whose parameters are not numbers: values (``CHOICE``), or a key and a power, default 1 (``LIKE``)."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class ComponentError(RuntimeError):
 
 
 class Stopped(Exception):
-    """A test that a result requires has not finished; ``exit_code`` is the exit code of the test."""
+    """A test whose result is required has not finished; ``exit_code`` is the exit code of the test."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)

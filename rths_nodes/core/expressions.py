@@ -45,7 +45,7 @@ class Unit(NamedTuple):
     powers: tuple[int, ...]
 
     def times(self, other: Unit, power: int = 1) -> Unit:
-        """Return the product with ``other`` to the ``power``. Raises ValueError above LARGEST_POWER."""
+        """Return this unit times ``other**power``. Raises ValueError if a power exceeds LARGEST_POWER."""
         powers = tuple(a + power * b for a, b in zip(self.powers, other.powers, strict=True))
         if max(map(abs, powers)) > LARGEST_POWER:
             raise ValueError(f"the unit has a power above {LARGEST_POWER}")
@@ -106,7 +106,7 @@ def unit_of(text: str) -> Unit:
 
 
 LONGEST, MOST_TERMS, LARGEST_EXPONENT = 500, 100, 4
-"""Most characters (``LONGEST``) and parts (``MOST_TERMS``) of an expression, and ``LARGEST_EXPONENT``."""
+"""Limits of an expression. ``LONGEST``: characters. ``MOST_TERMS``: parts. ``LARGEST_EXPONENT``: exponent."""
 
 
 def _sign(value: float) -> float:

@@ -92,7 +92,7 @@ LARGEST_SHARE = 0.5
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
 
 END, LOCATOR, END_64 = 22, 20, 56
-"""Sizes, bytes: end record of an archive without comment (``END``), and two zip64 records before it."""
+"""Sizes, bytes. ``END``: end record without comment. ``LOCATOR``, ``END_64``: zip64 records before it."""
 TAIL = END_64 + LOCATOR + END + (1 << 16)
 
 
@@ -587,7 +587,7 @@ class FmuProcess:
         self.moved = False
         """True from the first step until the model is reset."""
         self.steps = self.unchanged = 0
-        """``steps`` is the number of steps with changed inputs. ``unchanged`` of these changed no output."""
+        """``steps``: number of steps with changed inputs. ``unchanged``: number of them with unchanged outputs."""
         self._fed = self._told = b""
         self._changed = False
 

@@ -112,7 +112,7 @@ PREVIOUS = "previous"
 
 
 class AxisQuantity(NamedTuple):
-    """Describes a quantity of an axis: a ``reading``, less the reading ``minus`` or its PREVIOUS value.
+    """Describes a quantity of an axis: ``reading`` less the reading ``minus`` (PREVIOUS: its previous value).
 
     A difference in a unit per second is multiplied by the sampling rate. ``level`` is the class of the quantity's
     levels, or None if only expressions use the quantity. ``limit`` is the name of the limit of this quantity.
@@ -182,7 +182,7 @@ class Levels:
 
 
 class RigQuantity(NamedTuple):
-    """Describes a quantity of the whole rig: ``counted`` samples in a row, or their fraction in the last second.
+    """Describes a quantity of the rig: ``counted`` samples, in a row or as a fraction of the last second.
 
     ``counted`` returns, for the flags of Command and Measurement, whether the sample is counted. None leaves the
     number of samples in a row unchanged. In messages ``reason`` follows the value.

@@ -95,10 +95,10 @@ class Damping(Protocol):
 
 
 class Structure(Protocol):
-    """Holds a numerical substructure: matrices ``(n_dof, n_dof)`` kg, N s/m and N/m, and influence ``(n_dof,)``.
+    """Holds a numerical substructure: mass (kg), damping (N s/m), stiffness (N/m) and influence ``(n_dof,)``.
 
-    Large structures have sparse matrices (``mechanics/structure.py``). The ``experimental_`` matrices are known
-    values of the physical part, or zero if unknown. The whole structure is the sum of both parts.
+    Matrices are ``(n_dof, n_dof)``, sparse if large (``mechanics/structure.py``). The ``experimental_`` matrices
+    are known values of the physical part, or zero if unknown. The whole structure is the sum of both parts.
     """
 
     Params: ClassVar[type]

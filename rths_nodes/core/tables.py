@@ -72,7 +72,7 @@ class Contents(NamedTuple):
 
 
 class Table:
-    """Provides a file's columns by name. Raises ConfigError for an unreadable file or one above ``most`` bytes."""
+    """Provides columns of a file by name. Raises ConfigError for an unreadable file, or above ``most`` bytes."""
 
     def __init__(self, path: Path, most: int = LARGEST) -> None:
         self.path = path

@@ -321,7 +321,7 @@ def _target(head: tuple[int, ...], arrays: list[Array], octets: list[bytes]) -> 
 
 
 def encode(message: str, values: Data) -> bytes:
-    """Return the CDR bytes of a message with plain values. Its header has ``stamp`` (ns) and ``frame_id``."""
+    """Return the CDR bytes of a message with plain values. The header has ``stamp`` (ns) and ``frame_id``."""
     out = bytearray(ENCAPSULATION)
 
     def put(code: str, size: int, *numbers: object) -> None:

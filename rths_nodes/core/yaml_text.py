@@ -3,7 +3,7 @@
 
 In the core schema of YAML 1.2 (https://yaml.org/spec/1.2.2/, 10.3.2) ``7.6e6`` is a number, while ``1:30``,
 ``1_000``, ``yes`` and ``2024-01-01`` are text, which a numeric parameter refuses. Ambiguous numbers are refused:
-``010``, which is 8 in YAML 1.1, ``1e-400`` and ``1e400``.
+``010`` (8 in YAML 1.1), ``1e-400`` and ``1e400``.
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ def of_recording(path: Path | str) -> OfProcedure | None:
 def last_moving(folder: Path | str) -> Path | None:
     """Return the recording of the last rung in ``folder`` that moved the rig.
 
-    If no rung moved the rig, return the last recording of a finished test. Return None for an unfinished test,
-    because a simulation is not the result of the test.
+    If no rung moved the rig, return the last recording of a finished procedure. Return None for an unfinished
+    procedure, because a simulation is not its result.
     """
     folder = Path(folder)
     record = read(folder)

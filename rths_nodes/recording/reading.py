@@ -36,7 +36,7 @@ from rths_nodes.recording.run import Run, assembled, widths
 Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
-"""Attempts to derive a layout. ``_LENGTHS``: most message lengths. ``_TRIED``: most messages of each length."""
+"""Limits for finding a layout. ``_LENGTHS``: tried message lengths. ``_TRIED``: messages of each length."""
 
 BATCH = 4096
 SPARSE, SILENT = 10, 100_000

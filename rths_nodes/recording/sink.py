@@ -32,7 +32,7 @@ class Volume:
 class RecordingSink:
     """Writes the messages that nodes would publish, stamped in test time, as a sink of the embedded loop.
 
-    ``information`` may change its engine and library during the test, if another engine repeats the test.
+    The entries ``engine`` and ``library`` of ``information`` change if another engine repeats the test.
     """
 
     def __init__(

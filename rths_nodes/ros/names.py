@@ -21,7 +21,7 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
 AXIS = "axis"
 """Name of the node of one axis. The namespace of this node ends with the axis."""
 CONSOLE = "console"
-"""Node of ``rths run`` that receives results, and may request a trip, if other processes run the nodes."""
+"""Node of ``rths run`` if other processes run the test. This node receives results and may request a trip."""
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
 """Node that stops a procedure and publishes the procedure's state. No run has this node as a peer."""

@@ -161,7 +161,7 @@ def _under(rig: str, name: str) -> str:
 
 GROUND = "ground"
 THICK, WIDE, APART = 0.5, 6.0, 5.0
-"""Height (``THICK``), width and vertical distance (``APART``) of the slabs, as multiples of the stroke."""
+"""Height (``THICK``), width (``WIDE``) and vertical distance (``APART``) of slabs, as multiples of the stroke."""
 
 
 def below(above: ElementTree.Element, tag: str, **attributes: str) -> ElementTree.Element:

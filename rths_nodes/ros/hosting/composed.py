@@ -87,7 +87,7 @@ def run(
     separate: Sequence[str] = (),
     port: Port | None = None,
 ) -> Result:
-    """Run the nodes, ``separate`` roles in their own processes, until the test ends. Raises NodeRefused."""
+    """Run the nodes until the test ends. ``separate`` roles have their own processes. Raises NodeRefused."""
     beside = [description for description in descriptions if description.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
         console = Console(context, descriptions) if beside else None
@@ -208,9 +208,9 @@ class ComposedTest:
 
 
 TOLD_S = 5.0
-"""Time after its Summary at which an actuator node that hangs is terminated, s."""
+"""Time from the Summary of a hanging actuator node until its termination, s."""
 TURN_S = 30.0
-"""Time after the test at which a node that hangs is terminated, s; enough for a slow disk."""
+"""Time from the end of the test until a hanging node is terminated, s; enough for a slow disk."""
 FLUSHED_S = 10.0
 """Timeout for a node to deliver its last messages, or to detect that its peers have left, s."""
 
@@ -289,7 +289,7 @@ class HostedNode:
         self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
 
     def main(self, context: Context) -> int:
-        """Run the node. Return its exit code; the code of the test if the node reports it, or 0 if launch does."""
+        """Run the node. Return 0 if launch gets a report, else the exit code of the test or of the node."""
         (node,) = self.nodes
         with self._leaving:
             self._leaving.callback(self._guard.disarm)

@@ -58,7 +58,7 @@ class SlackBudget:
 
 
 class SlackUser:
-    """Runs an observer in the slack, one sample at a time. An observer that lags too far gets two per tick."""
+    """Runs an observer in the slack, one sample at a time. An observer that lags too far handles two per tick."""
 
     def __init__(self, node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> None:
         self._node, self._behind = node, 0

@@ -2,9 +2,9 @@
 """Faults of a node: lost messages, wrong sensors, slow answers, suspension and death.
 
 Faults of streams act in the inboxes of loop nodes; monitor and recorder receive the original messages. The faults
-kill, freeze and disk_full at sample k act when the node receives Measurement k or, in the actuator node, before
-Measurement k is sent. In the host ``processes``, kill and freeze are signals (SIGKILL, SIGSTOP, SIGCONT). In the
-host ``composed``, a dead or frozen node does not work.
+``kill``, ``freeze`` and ``disk_full`` at sample k act when the node receives Measurement k. In the actuator node
+they act before Measurement k is sent. In the host ``processes``, ``kill`` and ``freeze`` are signals (SIGKILL,
+SIGSTOP, SIGCONT). In the host ``composed``, a dead or frozen node does not work.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Faults(Interposer):
         return SimpleNamespace(take=take, waited=lambda: 0)  # delays are not measured
 
     def _struck_inbox(self, inbox: Inbox | SimpleNamespace) -> SimpleNamespace:
-        """Apply the due faults at each Measurement; return messages only while the node may work."""
+        """Return an inbox that applies due faults at Measurements, and is empty while the node must not work."""
         held: bytes | None = None
 
         def take() -> bytes | None:
@@ -167,7 +167,7 @@ class _Faults(Interposer):
         )
 
     def _stand_still(self, seconds: float) -> None:
-        """Freeze the node. The actuator node only sleeps instead, because all other nodes wait for it."""
+        """Freeze the node. An actuator node only sleeps, because all other nodes wait for it."""
         if self._role == ACTUATOR:
             self._clock.sleep(seconds)
         else:
@@ -198,7 +198,7 @@ def _poisoner(stream: str, codec: Codec) -> Callable[[bytes, float, str], bytes]
 
 
 def _freezer(seconds: float) -> Callable[[], None]:
-    """Return a function that suspends this process for ``seconds``, without the delay of a new process."""
+    """Return a function that suspends this process for ``seconds``, without the delay of starting a process."""
     pid = os.getpid()
     script = f"read -r line || exit; kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}; echo"
     shell = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)

@@ -109,7 +109,7 @@ def description(
 
 
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
-    """Refuse an unknown argument if the command line names this file; an including file has other arguments."""
+    """Refuse an unknown argument if the command line names this file; a file that includes it has others."""
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the wrapper declares no arguments
     named = any(

@@ -292,7 +292,7 @@ class Processes:
         return notes
 
     def why(self, ended: Process) -> str:
-        """Return the reason for the end of ``ended``, from its report or the report of a process that caused it.
+        """Return the reason for the end of ``ended``, reported by ``ended`` or by a process that caused the end.
 
         A node that leaves because the actuator node refuses the test exits with REFUSED and has no report. The
         actuator node exits last, possibly with another code.
@@ -302,6 +302,6 @@ class Processes:
         return next((process for process in causes if process.report), ended).death
 
     def counted(self, reported: Iterable[str]) -> list[Process]:
-        """Return the processes whose exit codes count, without any that the runner ended after their Summary."""
+        """Return the processes whose exit codes count. Omit processes ended by the runner after their Summary."""
         complete = {*reported} - {names.RECORDER}  # the recording of a recorder that was ended is incomplete
         return [process for process in self.running if not (process.ended_by_us and process.role in complete)]

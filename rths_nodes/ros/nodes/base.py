@@ -347,7 +347,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.topics.flush()
 
     def safely(self, action: Callable[..., object], *arguments: object) -> object:
-        """Return the result of ``action``. After an error, bring the rig to rest, fail, and return False."""
+        """Return the result of ``action``. On an error, bring the rig to rest, end as failed and return False."""
         try:
             return action(*arguments)
         except Exception as error:
@@ -375,7 +375,7 @@ class RthsNode(FewRequests, LifecycleNode):
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
         """Request a trip from the actuator node. ``sample`` is the sample of a breach, or 0.
 
-        In lockstep the trip takes effect at sample ``effective``, otherwise, or if this is 0, immediately.
+        In lockstep the trip takes effect at sample ``effective`` unless this is 0; otherwise immediately.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0

@@ -258,7 +258,7 @@ class TickGate:
 
     @property
     def deadline(self) -> int | None:
-        """Time after which the missing Command is late, monotonic ns; None at sample 0 and in lockstep."""
+        """Deadline of a missing Command, monotonic ns; None in lockstep, at sample 0, or if none is missing."""
         if self.command is not None or not self._rig.sample:
             return None
         return self._times.deadline
@@ -455,7 +455,7 @@ class AfterMeasurement:
 
 
 class StartRefused(Exception):
-    """The arguments are the reason and the exit code (default: REFUSED)."""
+    """Raised to refuse a test. The arguments are the reason and the exit code (default: REFUSED)."""
 
 
 class Arming:
@@ -590,8 +590,8 @@ class Completion:
     """Completes the work of the actuator node between the last sample of the rig and the end of the node.
 
     The monitor may still trip a finished test through ``gate``. After the monitor's verdict, the last true state,
-    and a second comparison of clocks, the node publishes its Summary. The node leaves when all ``observers`` have
-    finished.
+    and a second comparison of clocks, the node publishes its Summary. The node exits when all ``observers`` have
+    finished, or after ``LINGER_NS``.
     """
 
     def __init__(

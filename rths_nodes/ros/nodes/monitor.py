@@ -139,7 +139,7 @@ Values = Sequence[float]
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
-    """Return the message of ``values`` ``(columns, curves, 4)`` of ``per`` samples each, from ``first`` on."""
+    """Return a message with ``values`` ``(columns, curves, 4)``: ``per`` samples per column, from ``first`` on."""
     message = Live(header=header, run=run, first=first, column=per)
     message.values = array("f", values.ravel())
     return message

@@ -42,7 +42,7 @@ from rths_nodes.ros.transport.rclpy_private import publish_bytes
 from rths_nodes.ros.transport.service_thread import SERVICE_QOS, LoopCalls, ServiceThread
 
 RIG_STATE_HZ = 10.0
-"""Rate of rig_state without a watcher, Hz."""
+"""Rate of ``rig_state`` without a watcher, Hz."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
 """Duration (``DISCOVERY_S``) and polling period (``LOOK_S``) of the search for another operator node, s."""
 REQUESTS = 64

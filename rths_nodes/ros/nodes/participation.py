@@ -358,7 +358,7 @@ class ProgressReports:
 
 QUESTION, ANSWER = "clock_question", "clock_answer"
 QUESTIONS = 16
-"""Number of requests before the test, and again after the test. The fastest answer gives the offset."""
+"""Number of requests before the test, and again after the test. The fastest answer gives the clock offset."""
 UNANSWERED_NS = 100_000_000
 
 
@@ -600,7 +600,7 @@ class Handshake:
             self._phase.to(Phase.GONE)
 
     def duplicated(self) -> bool:
-        """Return True while two nodes have one peer's name. Refuse the test after ``DUPLICATE_NS``."""
+        """Return True while two nodes have the same peer's name. Refuse the test after ``DUPLICATE_NS``."""
         duplicates, now = self._topics.duplicate_names(self._peers), self._now()
         self._duplicate_since = (self._duplicate_since or now) if duplicates else 0
         if duplicates and now - self._duplicate_since > DUPLICATE_NS:

@@ -175,7 +175,7 @@ class SampleStream:
 
 
 PROBES, PROBING_S = 32, 3.0
-"""For measuring the rate of joint states: largest number of states ``PROBES``, and time ``PROBING_S``, s."""
+"""Limits for measuring the rate of joint states. ``PROBES``: number of states. ``PROBING_S``: time, s."""
 LOOK_S, LOOK_EVERY_S = 0.01, 0.1
 """``LOOK_S``: timeout for a joint state, s. ``LOOK_EVERY_S``: period of the search for other publishers, s."""
 
@@ -312,7 +312,7 @@ class Ros2ControlPort(OfPort, Readback):
         self._stream: SampleStream | None = None
         self._state: JointSample | None = None
         self._position = np.full(len(self._axes), np.nan)
-        """Last known displacement of the joints, m; from ``open`` until the first sample."""
+        """Last displacement of the joints, m; from ``open`` before the first sample."""
         self._seen = False
         self._command: Array | None = None
         self._needed: Counter[int] = Counter()

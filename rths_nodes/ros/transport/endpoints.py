@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publishers and subscriptions that handle messages as bytes, polled without an executor; their filters and QoS.
 
-A filter accepts messages from peers of this run; it drops and counts other messages, except trip requests. The
-middleware provides the gid (identifier) of a message's publisher, and the ROS graph contains the publisher's node.
-Until the test begins, peers may appear, or return with another publisher. Later publishers are not accepted.
+A filter accepts messages from peers of this run. Others are dropped and counted; trip requests have their own
+filter. The middleware provides the gid (identifier) of a message's publisher, and the ROS graph its node. Until
+the test begins, peers may appear, or return with another publisher. Later publishers are refused.
 
 Nodes of one process are neighbours and pass messages directly, unlike in rclpy. Processes of one machine use a
 line (``line.py``). Users may change QoS and names only of topics between a test and other programs, because other
@@ -254,7 +254,7 @@ class RequestGuard(OpenGuard):
         return request_in(data) is not None
 
     def reject(self, gid: bytes, data: bytes) -> None:
-        """Ignore a Trip of a run, because the guard of peers accepts or counts it."""
+        """Ignore a Trip of a run, because :class:`TripGuard` accepts or counts it."""
 
 
 def reason_of(run: str, source: str, reason: str) -> str | None:
@@ -295,8 +295,8 @@ FOREIGN_A_TURN = 128
 class Inbox:
     """Polled subscription of the node ``owner`` that returns only messages accepted by the ``guard``.
 
-    If ``by_hand``, the publisher is a neighbour and passes messages directly; otherwise they come by ``line``, if
-    any. Copies of these messages from the middleware are dropped.
+    If ``by_hand``, the publisher is a neighbour and passes messages directly. Otherwise messages come by ``line``,
+    if any. Middleware copies of such messages are dropped.
     """
 
     def __init__(

@@ -202,7 +202,7 @@ class NodeTopics:
         return {key: outlet.sent for key, outlet in self._streams.items()}
 
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
-        """Pass streams directly to this process's inboxes. With ``holds``, other copies await ``publish_held``."""
+        """Pass streams directly to this process's inboxes. With ``holds``, DDS copies await ``publish_held``."""
         me = self._node.get_fully_qualified_name()
         inboxes = [inbox for other in neighbours_topics for inbox in other.opened.values()]
         for outlet in self._streams.values():
@@ -375,7 +375,7 @@ AGAIN_NS = 50_000_000
 
 @dataclass(frozen=True)
 class Load:
-    """Capacity of a line, ``messages`` of at most ``size`` bytes; with ``holds``, other subscribers may wait."""
+    """Capacity of a line, ``messages`` of at most ``size`` bytes; with ``holds``, topic subscribers may wait."""
 
     messages: int
     size: int
@@ -399,7 +399,7 @@ class NodeLines:
         self._by_topic: dict[str, Inbox] = {}
         self._calls: dict[tuple[str, str], Connector] = {}
         self._again_at: dict[tuple[str, str], int] = {}
-        """Time of the next call by topic and partner, after an answer."""
+        """Earliest time of the next call, by topic and partner."""
         self._queried: set[str] = set()
         """Topics whose publishers were queried for the callers in this turn."""
         self._load: Load | None = None
