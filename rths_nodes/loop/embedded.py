@@ -38,7 +38,7 @@ LOOK_S = 0.002
 class Sink(Protocol):
     """Receives every sample of a test, for a recording or for histories in memory.
 
-    Arrays that are passed to a method are valid only during the call.
+    Arrays are valid only during the call.
     """
 
     def target(self, target: Target) -> None: ...

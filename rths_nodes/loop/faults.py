@@ -450,7 +450,7 @@ class FaultyLoop(Loop):
 
     @property
     def _publishes(self) -> bool:
-        """True, because Commands beyond a limit are refused earlier and stream faults act later."""
+        """True: :meth:`_command` has refused Commands beyond a limit, before stream faults change Commands."""
         return True
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:

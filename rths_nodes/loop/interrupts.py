@@ -87,7 +87,7 @@ def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def raised_at_once() -> Iterator[Callable[[], None]]:
-    """Raise KeyboardInterrupt at a stop request. The yielded function repeats a suppressed exception."""
+    """Raise KeyboardInterrupt at a stop request. The yielded function repeats it if it was suppressed."""
     asked = False
 
     def ask(_: int) -> None:
@@ -108,7 +108,7 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
     """Exit with ``code`` at a stop request during the ``with`` block, which imports modules.
 
     If ``reported()`` is true, the parent process already has the reason, and the exit code is 0. KeyboardInterrupt
-    is not raised, because a module that is being imported could replace this exception.
+    is not raised, because a module could replace this exception during its import.
     """
 
     def leave(_: int) -> None:
@@ -122,7 +122,7 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
 
 
 def ignore_stop_signals() -> None:
-    """Ignore stop signals shortly before the exit, so that a late signal does not change the exit code."""
+    """Ignore stop signals, so that a signal shortly before the exit does not change the exit code."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
 

@@ -54,7 +54,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
 
 
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
-    """Return the names of an option: ``everywhere`` in all interfaces, ``places`` by interface.
+    """Return the names of an option by interface: ``everywhere`` for all interfaces, ``places`` for single ones.
 
     Further keys are ``metavar``, and ``roles``: the nodes with this parameter (default: all), as one string.
     """

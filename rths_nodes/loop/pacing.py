@@ -92,7 +92,7 @@ the lateness is transport delay."""
 class FollowedTicks(Pacer):
     """Records ticks that a rig generates. A call after each received Measurement records a tick and never waits.
 
-    ``due`` is the deadline of the Command for this Measurement, which takes effect ``transport`` samples later.
+    ``due`` is the deadline of the Command, which takes effect ``transport`` samples after this Measurement.
     """
 
     def __init__(self, period: float, ticks: int, transport: int, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -16,7 +16,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.loop.timing import LateData
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
-"""Results of checking a sign or a scale. SIGNED means not verified, but accepted with the operator's signature."""
+"""Results of checking a sign or a scale. SIGNED: not verified, but signed by the operator."""
 
 TO_SIGN = "the operator has to sign for it"
 

@@ -104,7 +104,7 @@ def information(
     library: str = "",
     recorded: bool = True,
 ) -> dict[str, str]:
-    """Return the information to store when a run starts, as strings by name; with the scenario if ``recorded``."""
+    """Return the strings by name that are stored when a run starts, including the scenario if ``recorded``."""
     layout = {"actuator_nodes": actuator_nodes, "engine": engine, "library": library}
     injected = " ".join(faults)
     sections = scenario.data().items() if recorded else ()

@@ -51,7 +51,7 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
 
     All threads are changed, because threads of the middleware do not inherit the scheduling. Real-time scheduling
     must not be used in lockstep, because under SCHED_FIFO the kernel throttles a process that never sleeps. A
-    process that hangs would block its processor: ``Starving`` is raised in such a process, and the kernel kills it
+    hanging process would block its processor: ``Starving`` is raised in this process, and the kernel kills it
     later if necessary.
     """
     refused: list[str] = []
@@ -154,7 +154,7 @@ def share_processors(at_every_sample: bool) -> Iterator[None]:
 
     Processes that the loop needs ``at_every_sample`` share the last processor, because only one of them works at a
     time. All other processes use the other processors. Waking a process takes 6 us on the same processor, and 26
-    to 57 us on another processor.
+    to 57 us on another.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) == 1:

@@ -143,7 +143,7 @@ def timing(
     """Return statistics and histograms of ``loop``, ``lateness`` and the times between ticks, in s.
 
     ``running_s`` is the time from the first to the last sample. ``period`` (s) is None without pacing. ``gap`` is
-    the longest time of consecutive missed or bridged periods, s. ``counts`` are the frequencies of ``loop``.
+    the longest time of consecutive missed or bridged periods, s. ``counts`` are the weights of ``loop``.
     """
     report: Data = {"running_s": running_s, "missed": missed, "bridged": bridged, "longest_gap_s": gap}
     clocks: dict[str, tuple[Array, Array | None, Array | None]]

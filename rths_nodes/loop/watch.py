@@ -36,7 +36,7 @@ LONGEST_S = 0.04
 TOLD_HZ = 200.0
 """Default rate at which the test publishes state messages, Hz."""
 LEAST_TOLD = 6.0
-"""Smallest number of messages within the time ``late``. All messages except one may be lost."""
+"""Smallest number of messages within the time ``late``. At least one must arrive."""
 
 
 @params

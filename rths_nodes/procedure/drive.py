@@ -98,7 +98,7 @@ class HoldLoop:
             self._thread.join(PATIENCE_S)
 
     def ticks(self, items: Iterable[object]) -> None:
-        """Call ``tick`` for each of ``items``, or until it fails."""
+        """Call ``tick`` once for each of ``items``, or until a call fails."""
         try:
             for _ in items:
                 self._tick()
@@ -112,7 +112,7 @@ class HoldLoop:
         self.ticks(iter(self._wait_turn, False))
 
     def _rise(self) -> None:
-        """Set real-time priority, if permitted, because each run resets it."""
+        """Set real-time priority, if permitted. Each run resets this priority."""
         if self._interval == 0.0:
             with suppress(OSError):
                 os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(PRIORITY))

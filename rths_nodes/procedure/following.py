@@ -122,7 +122,7 @@ class LossWatch:
         self._follows = np.zeros(0, bool)
         self._measured: deque[Array] = deque(maxlen=self.taken_after + 1)
         self._missed: Array | None = None
-        """Tracking error at the last rest with a following rig, m. None after a motion, NaN for commands in N."""
+        """Displacement minus command at rest of a following rig, m. None after motion, NaN for commands in N."""
 
     def accept(self, pressure: int) -> None:
         self._pressure, self._dropped = pressure, False
@@ -167,8 +167,8 @@ class LossWatch:
     def next(self, command: Array, measured: Measurement, shift: Array) -> Array | None:
         """Return the next command after ``command``, towards the position of the rig; None if the rig follows.
 
-        ``shift`` ``(n_axes,)`` m is the displacement minus the command at rest. If the rig was at rest, with
-        pressure, when it was lost, the measured error replaces ``shift``, except for commands in N.
+        ``shift`` ``(n_axes,)`` m is the displacement minus the command at rest. If the rig was lost at rest
+        and with pressure, the measured difference replaces ``shift`` for commands in m.
         """
         if not self.reason:
             return None

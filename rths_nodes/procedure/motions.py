@@ -47,7 +47,7 @@ STILL_BY_STEP = np.array([[1e-3], [1e-5]])
 CERTAIN = 4.0
 """Smallest significant difference between two means, in standard deviations of the difference."""
 GENTLE = 0.1
-"""Acceleration of a ramp, as a fraction of the deceleration of the safe stop."""
+"""Largest acceleration of a ramp, as a fraction of the deceleration of the safe stop."""
 
 SLOW = 0.02
 """Velocity of the motion to the start, as a fraction of the limit, if the rig file states no velocity."""
@@ -63,7 +63,7 @@ class DriveOutcome:
 
 @dataclass
 class GuidedMotion:
-    """Motion along a generator from ``steps``, whose return value is the ``result``; ``watch`` may stop it.
+    """Motion along the generator from ``steps``, which returns the ``result``. ``watch`` may stop the motion.
 
     ``steps`` receives the last command before the motion, because a lost rig may have moved since the request.
     ``modes`` returns the control modes in the last command, one byte per axis; empty bytes mean displacement.
@@ -116,12 +116,12 @@ def bounded_ramp(start: Array, goal: Array, velocity: Array, acceleration: Array
 
 
 def accelerations(limits: Mapping[str, Limits]) -> Array:
-    """Return the acceleration of ramps, ``(n_axes,)`` m/s^2."""
+    """Return the largest acceleration of ramps, ``(n_axes,)`` m/s^2."""
     return np.array([GENTLE * axis.deceleration for axis in limits.values()])
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return velocities to the start (m/s): as in small moves, or by default fractions of the limits."""
+    """Return velocities to the start (m/s): of the small move or, without a small move, SLOW times the limit."""
     rows = [(axis.rig_axis and axis.rig_axis.small_move, axis.limits) for axis in scenario.axes.values()]
     return np.array([move.velocity if move else SLOW * limits.velocity for move, limits in rows])
 
@@ -170,8 +170,8 @@ class QuasiStatic:
     def ramp(self, goal: Array, velocity: Array, guard: Guard = lambda measured: "") -> Steps[str]:
         """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s; in force control N and N/s.
 
-        Return the reason for which ``guard`` ended the ramp early, or an empty string. All axes then brake in the
-        same time, on the line of the ramp. Commands in N have no largest acceleration.
+        Return the reason for which ``guard`` ended the ramp early, or an empty string. After an early end,
+        all axes brake in the same time, on the line of the ramp. The acceleration of commands in N is not limited.
         """
         most = np.where(by_force(self.modes), np.inf, self._acceleration) if self.modes else self._acceleration
         before, self.trace = self.command, []

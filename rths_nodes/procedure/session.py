@@ -50,7 +50,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class Test:
-    """Test that a session belongs to; by default without ``acts``, further guards or a written record."""
+    """Test that a session belongs to. The default has no ``acts``, adds no guards, and writes no record."""
 
     acts: Mapping[str, Callable[..., str]] = {}
 
@@ -254,9 +254,9 @@ class GuardedRig(rungs.RungRig):
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        """Leave a state at rest that the rig or the clock has ended.
+        """Leave a state at rest if the rig or the clock has ended this state.
 
-        If another thread holds the lock, do nothing, except after a failure of the drive.
+        If another thread holds the lock, do nothing or, after a failure of the drive, wait for the lock.
         """
         if self.state not in AT_REST or not self.lock.acquire(blocking=bool(self.drive.broken)):
             return

@@ -205,8 +205,8 @@ class RigKnowledge:
 class SmallMoves:
     """Generates the small moves of all axes of ``scenario``, and then small forces on force-controlled axes.
 
-    ``first`` is the rest before the moves. ``done`` and ``pressed`` contain moves and small forces. A small force
-    has rests before it, in force control, under the force, without the force, and after it.
+    ``first`` is the rest before the moves. ``done`` contains the moves, ``pressed`` the small forces. A small
+    force has rests before it, in force control, under the force, without the force, and after it.
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge) -> None:
@@ -734,7 +734,7 @@ def _declared(scenario: Scenario) -> dict[str, float]:
     if matrix is None or type(scenario.setup).type_name != "identity":
         return {}
     rows = zip(scenario.axes, np.diagonal(np.asarray(matrix, float)).tolist(), scenario.similitude, strict=False)
-    # convert stiffnesses of the structure to the specimen
+    # convert stiffnesses from the scale of the structure to the scale of the specimen
     return {name: value * (axis.length / axis.force) for name, value, axis in rows if value > 0.0}
 
 

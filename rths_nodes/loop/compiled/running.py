@@ -43,16 +43,16 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing
 
 CHUNK = 2 * tracking.CHUNK
-"""Number of samples in a chunk. With twice the chunk of the monitor, a run is 5 % shorter."""
+"""Number of samples in a chunk: twice the chunk of the monitor, which makes a run 5 % faster."""
 UNSENT = "inputs", "input_energy"
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field. Each sample or step has one row, from number 0 on. Missing values are NaN."""
 MANY = 12
-"""Largest number of rows of a table that is kept in tuples. C may copy tuples at each access, so longer tables
-become arrays."""
+"""Largest number of rows of a table that is kept in tuples. Compiled code may copy a tuple at each access, so
+longer tables become arrays."""
 SLOWER = "which takes 20 to 100 times as long"
 HANDED = ("samples", "before")
-"""Names of integer constants that a library takes as arguments. Others are part of the library's source."""
+"""Names of integer constants that a library takes as arguments. Other constants are part of its source."""
 TABLES = 4
 """Position of the first argument of ``run`` whose arrays may have any length."""
 _ways: dict[object, Way] = {}
@@ -67,7 +67,7 @@ class Way(NamedTuple):
     notes: tuple[str, ...] = ()
     library: str = ""
     untranslatable: str = ""
-    """Line of a kernel that cannot be translated to C, with the reason; empty if there is none."""
+    """Line of a kernel that cannot be translated to C, with the reason; may be empty."""
 
 
 def function_of(parts: Parts) -> Any:
@@ -93,7 +93,7 @@ def is_table(value: tuple[object, ...]) -> bool:
 def in_arrays(value: object, tables: bool = False) -> Any:
     """Return ``value`` with lists of numbers as arrays and other lists as tuples.
 
-    With ``tables``, long tables of tuples also become arrays.
+    If ``tables`` is true, long tables of tuples also become arrays.
     """
     if isinstance(value, tuple):
         if tables and is_table(value):
@@ -165,8 +165,8 @@ class KernelLoop:
         self.notes, self.library, self.untranslatable = way.notes, way.library, way.untranslatable
         self._loop, self._parts, self._way = loop, parts, way
         self._reached, self._states = 0, parts.states
-        """Sample at which the last chunk stopped (or its first sample, if it was completed), and the states after
-        it."""
+        """Sample at which the last chunk stopped, or the first sample of a completed chunk; states after the
+        chunk."""
 
     @property
     def engine(self) -> str:
@@ -219,7 +219,7 @@ class KernelLoop:
     def _repeated(self, takers: Sequence[Callable[[Rows], None]]) -> Callable[[], Measurement] | None:
         """Repeat the samples before the handover and pass their histories to ``takers``.
 
-        Return ``begin`` for the embedded loop, or None if no handover is possible.
+        Return the argument ``begin`` of :meth:`Loop.run`, or None if no handover is possible.
         """
         loop, last = self._loop, handover_sample(self._loop, self._parts, self._reached)
         if not (takers and last):

@@ -52,7 +52,7 @@ class Kind(NamedTuple):
     renewed: bool
     together: bool
     beside: bool
-    """True if there are also limits on quantities other than displacements and forces."""
+    """True if quantities other than displacements and forces also have limits."""
     converts: bool
     transport: bool
     coupled_rig: bool

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Port ``udp`` of the executive, in C: source and terms of ``near.c``, and checks of its reports."""
+"""Port ``udp`` of the executive, in C (``near.c``): source, terms of a session, and checks of reports."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def text() -> str:
 
 
 def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
-    """Return the terms of ``port``. Raises ConfigError if the address of the port has no IPv4 form."""
+    """Return the terms of a session. Raises ConfigError if ``port`` has no IPv4 address."""
     try:
         rows = socket.getaddrinfo(params.address, params.port, socket.AF_INET, socket.SOCK_DGRAM)
     except OSError as error:

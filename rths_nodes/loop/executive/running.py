@@ -62,7 +62,7 @@ RING_S = 4.0
 """Duration of the samples that the ring can hold in real time, s."""
 SPIN_S = 6e-5  # busy waiting before a tick, s
 NODES_ROWS, BATCH = 8, 256
-"""``NODES_ROWS``: number of rows in the ring in lockstep with nodes. ``BATCH``: most rows that one call reads."""
+"""``NODES_ROWS``: rows in the ring in lockstep with nodes. ``BATCH``: largest number of rows read per call."""
 NEVER = 2**62  # sample of the trip while no trip is requested
 LOOK_S, LOOK_LOCKSTEP_S = 0.005, 0.0002
 """Polling intervals while the ring is empty, s: ``LOOK_S`` in real time, ``LOOK_LOCKSTEP_S`` in lockstep."""
@@ -135,11 +135,11 @@ class ExecutiveLoop:
         self.program = f"{self._key[:16]}-{self.library[:16]}"
         """Identity of the program: a hash of text, compiler, processor and flags, then a hash of the binary."""
         self.stops_at = b""
-        """Name of the socket on which the program receives stop requests from other processes, or empty."""
+        """Name of the socket on which the program receives stop requests from other processes; may be empty."""
         self._breach = ""  # reason for a breach that the monitor detected
         self.late: list[float] = []
         self.taken: list[float] = []
-        """Time from the tick to the row, for each row, ns. ``late`` is the lateness of these ticks, ns."""
+        """``taken``: time from the tick to the row, for each row, ns. ``late``: lateness of these ticks, ns."""
 
     def _build(self) -> Library:
         scenario, parts, shared = self.scenario, self._parts, self._memory

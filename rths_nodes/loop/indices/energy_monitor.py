@@ -21,8 +21,8 @@ FEW = 4
 class State(NamedTuple):
     """Input energy (J), and lists by degree of freedom, which are updated in place.
 
-    ``before`` is the displacement (m) of the last Target and ``earlier`` of the Target before it. ``force`` is the
-    last external force (N). ``highest`` and ``lowest`` are the extreme displacements (m).
+    ``before`` is the displacement (m) of the last Target, ``earlier`` the displacement of the Target before it,
+    and ``force`` the last external force (N). ``highest`` and ``lowest`` are the extreme displacements (m).
     """
 
     energy: float
@@ -71,7 +71,7 @@ def step(
 
 
 def larger(a: float, b: float) -> float:
-    """Return the larger number, or NaN if either number is NaN."""
+    """Return the larger number; NaN if either is NaN."""
     return a if not a <= b and b == b else b
 
 

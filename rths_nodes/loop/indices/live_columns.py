@@ -23,7 +23,7 @@ PER_CURVE = 4
 
 
 def units(of_force: bool) -> tuple[str, ...]:
-    """Return the units of :data:`OF_AXIS`. Targets, commands and errors of an axis ``of_force`` are in N."""
+    """Return the units of :data:`OF_AXIS`. Targets, commands and errors of a force axis are in N."""
     aim = "N" if of_force else "m"
     return aim, aim, "m", "N", aim, "" if of_force else "m^2"
 
@@ -37,7 +37,7 @@ def curve_units(axes: Mapping[str, Limits]) -> list[str]:
 
 
 def curve_limits(axes: Mapping[str, Limits]) -> Iterator[tuple[str, str, float]]:
-    """Yield (curve, limit, bound) for each limit on values of a curve, except limits on rates and levels."""
+    """Yield (curve, limit, bound) for each limit on values of a curve. Limits on rates and levels are omitted."""
     for name, limits in axes.items():
         yield f"{name}/measured", "stroke", limits.stroke
         yield f"{name}/force", "force", limits.force
@@ -85,7 +85,7 @@ class LiveColumns:
         return [row[start : start + n] for start in range(0, self._width, n)]
 
     def take(self, rest: bool = False) -> tuple[int, Array]:
-        """Return first sample and new columns ``(columns, curves, 4)``; ``rest`` includes an incomplete column."""
+        """Return first sample and new columns ``(columns, curves, 4)``, with an incomplete column if ``rest``."""
         per, first = self.samples_per_column, self._first
         rows = np.array(self._rows).reshape(-1, self._width)
         complete = len(rows) if rest else len(rows) // per * per
@@ -99,7 +99,7 @@ class LiveColumns:
 def columns_of(rows: Array, per: int) -> Array:
     """Return columns ``(columns, curves, 4)`` of ``per`` rows each from ``rows`` ``(n, curves)``.
 
-    Each has the first, lowest, highest and last value; NaN is ignored. The last column may cover fewer rows.
+    Each column has the first, lowest, highest and last value; NaN is ignored. The last one may cover fewer rows.
     """
     padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
     samples = padded.reshape(-1, per, rows.shape[1])

@@ -38,7 +38,7 @@ from rths_nodes.core.samples import Array
 CHUNK = 4096
 BATCH = 8
 FAST = 256
-"""The transform length of a chunk is a multiple of this number, for fast transforms."""
+"""The transform length of a chunk is a multiple of this number."""
 SMOOTH = 2310**40
 """Common multiple of all useful transform lengths without a prime factor above 11."""
 ROUNDING = 1e-12
@@ -333,8 +333,8 @@ class Sums(NamedTuple):
     def peak(self, first: Array, last: Array) -> float:
         """Return the index of the largest Pearson coefficient, refined by a parabola; NaN without a peak.
 
-        Index 0 is the largest lag. ``first`` and ``last`` (m) are the targets at both ends of the test. Each has
-        one value fewer than there are lags.
+        Index 0 is the largest lag. ``first`` and ``last`` (m) are the targets at both ends of the test. Each
+        array has one value fewer than there are lags.
         """
         n, before, after = self.samples, np.square(first), np.square(last)
         targets = np.cumsum(np.append(self.target, last - first))
@@ -376,8 +376,8 @@ class Delay:
         self._start: tuple[float, float] | None = None
         self._first: Array | None = None
         self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
-        """Number of stored samples, and number ``_full`` at which they are processed (less for the first
-        chunk)."""
+        """``_count``: number of stored samples. ``_full``: number at which they are processed, smaller for the
+        first chunk."""
         self._chunks: _Chunks | None = None
 
     @np.errstate(invalid="ignore")
@@ -430,7 +430,7 @@ class Delay:
         return self.longest - total.peak(first, self._samples[0, self._count - self._beside : self._count])
 
     def total(self) -> Sums | None:
-        """Return the sums over all measurements except the first and the last ``longest``; None if none remain."""
+        """Return the sums, which exclude the first and the last ``longest`` measurements; None if none remain."""
         self._work_off()
         total, ready = self._sums, self._count - self._beside
         if ready < 0 or not total.samples + ready:
@@ -473,7 +473,7 @@ class Delay:
 class _Chunks:
     """Computes the :class:`Sums` of chunks of a test, with transforms of the length ``size``.
 
-    Measurements are ``(chunks, n)`` m, and targets ``(chunks, n + lags - 1)`` m for a number ``lags`` of lags.
+    Measurements are ``(chunks, n)`` m, and targets ``(chunks, n + lags - 1)`` m for ``lags`` lags.
     """
 
     def __init__(self, targets: Array, measured: Array, size: int) -> None:

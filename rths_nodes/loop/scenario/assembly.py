@@ -258,7 +258,7 @@ class Assembly:
 
     @cached_property
     def compensator(self) -> Compensator:
-        """Compensator of all moved axes. ``lead`` includes the transport delay if the model excludes it."""
+        """Compensator of all moved axes. ``lead`` also has the transport delay if the model omits this delay."""
         scenario, params = self.scenario, self.scenario.compensator
         if registry.class_of("compensator", params).transport_in_lead:
             params = evolved(params, lead=params.lead + scenario.transport_samples * scenario.dt)

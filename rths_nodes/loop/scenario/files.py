@@ -214,7 +214,7 @@ def with_case(scenario: Scenario, name: str) -> Scenario:
 
 
 def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
-    """Return value and declaration (None in a mapping) of ``key``. Raises ConfigError if ``key`` is unknown."""
+    """Return value and declaration of ``key`` (None for keys of mappings). Raises ConfigError for unknown keys."""
     value: Any = scenario
     spec: Spec | None = None
     for name in key.split("."):

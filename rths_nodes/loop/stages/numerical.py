@@ -261,8 +261,8 @@ def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | Non
 def step_warm_up(assembly: Assembly) -> Callable[[Codec], Target | None]:
     """Return a function that computes the next Target of a twin, or returns None after the last step.
 
-    Between two steps, other work evicts code and data of a step from the caches of the processor. A warm-up loads
-    part of this code and data again. The twin shares no state with the test (``core/protocols.py``).
+    Between two steps, other work evicts code and data of a step from the processor's caches. A warm-up reloads
+    part of both. The twin shares no state with the test (``core/protocols.py``).
     """
     stage, names = NumericalStage(assembly.twin(loaded=False)), assembly.names
     rest = np.zeros(len(names.axes))
@@ -341,7 +341,7 @@ class Learning:
     def learn(self) -> tuple[int, list[float]] | None:
         """Update the estimates from the due pair; return number and values of its sample, or None without a pair.
 
-        Call this method once the Target is published.
+        Call this once the Target is published.
         """
         if self._due is None:
             return None

@@ -120,7 +120,7 @@ class RigStage:
 
     @property
     def counts(self) -> Data:
-        """Numbers of slowed samples and pauses, and added time (s), if pauses are possible; numbers of levels."""
+        """Numbers of slowed samples and pauses, and added time (s), if pauses are possible; results of levels."""
         counts: Data = {}
         if self.pause.allowed or self.pause.count:
             counts = {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
@@ -167,7 +167,7 @@ class RigStage:
             self._request_stop(StopRequest(reason, end=State.HELD))
 
     def _request_stop(self, request: StopRequest) -> None:
-        """Keep the earliest request. A hold only brings a pending trip forward."""
+        """Keep the earliest request. An earlier hold changes only the sample of a pending trip."""
         first = self.stop_request
         if first is None:
             self.stop_request = request
@@ -382,7 +382,7 @@ def check_armed(port: Port) -> None:
 
 
 def check_first(measured: Measurement, lost: str) -> None:
-    """Raise PortError if Measurement 0 has no finite commands, at which the rig could be held."""
+    """Raise PortError unless the commands in Measurement 0, at which the rig is held, are finite."""
     if not np.isfinite(measured.command).all():
         raise PortError(lost or f"Measurement 0: command = {measured.command.tolist()} m: must be finite")
 

@@ -56,7 +56,7 @@ class OperatorRequests:
         self._changed = threading.Event()
 
     def stop(self, reason: str) -> None:
-        """Request a safe stop, after which the run is held. Only the first reason is kept."""
+        """Request a safe stop, after which the run is held. The first reason is kept."""
         self.stop_reason = self.stop_reason or reason
         self._changed.set()
 
@@ -81,7 +81,7 @@ class Handover:
     ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a held rig
     comes to rest, ``under_way`` when the rig follows the test again, and ``stopping`` with the reason of a stop.
     ``lost`` returns the reason why the rig no longer follows, or an empty string. ``following`` receives a
-    Command, relative to the zero of the test, an untared Measurement, and true during pauses. It returns the
+    Command (relative to the zero of the test), an untared Measurement, and true during pauses. It returns the
     reason to stop, or an empty string.
     """
 

@@ -54,7 +54,7 @@ Column = Callable[[list[Reading], list[Reading], list[float]], float]
 
 
 def _counter(row: RigQuantity, dt: float) -> Column:
-    """Return a column with a number of consecutive samples, or a fraction of the samples in the last second."""
+    """Return a column for ``row``: number of consecutive counted samples, or their fraction in the last second."""
     count, length = 0, max(1, round(SHARE_S / dt))
     last: deque[bool] | None = deque([False] * length, maxlen=length) if row.unit == SHARE else None
 

@@ -95,7 +95,7 @@ TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
 
 
 def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previous: Floats) -> int:
-    """Return PER_MOVE times the axis, plus TARGET, PLACE, STEP or WAY, for the first violated limit, or NONE."""
+    """Return PER_MOVE * axis + TARGET, PLACE, STEP or WAY for the first violated limit, or NONE."""
     for axis, zero, stroke, most, braking in moves:
         now, target = commands[axis], targets[axis]
         step = now - previous[axis]
@@ -113,7 +113,7 @@ def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previ
 
 
 def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous: Floats) -> int:
-    """Return PER_MOVE times the first axis that cannot stop together with its group, plus COMMON_WAY, or NONE.
+    """Return PER_MOVE * axis + COMMON_WAY for the first axis that cannot stop together with its group, or NONE.
 
     All axes of a group take as many samples to stop as its slowest axis.
     """

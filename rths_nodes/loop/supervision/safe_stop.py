@@ -100,7 +100,7 @@ StopRow = tuple[int, float, float, float, float]
 def begin(
     groups: Sequence[Sequence[StopRow]], state: list[float] | Array, before: Sequence[float], last: Sequence[float]
 ) -> float:
-    """Write ``state`` from the last two commands (m), and return the largest number of samples of a group."""
+    """Write ``state`` from the last two commands (m), and return the number of samples of the slowest group."""
     longest = 0.0
     for group in groups:
         needed = 0.0

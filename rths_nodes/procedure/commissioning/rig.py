@@ -38,8 +38,8 @@ limits."""
 REST_S = 0.2
 """Settling time of a free axis, s."""
 AGAIN_S, PATIENCE_S, ATTEMPTS = 0.1, 10.0, 10
-"""``AGAIN_S``, ``PATIENCE_S``: retry interval and timeout for opening a session, s. ``ATTEMPTS``: most attempts if
-the operator acts too early."""
+"""``AGAIN_S``, ``PATIENCE_S``: retry interval and timeout for opening a session, s. ``ATTEMPTS``: number of
+premature actions of the operator that end the commissioning."""
 STEADY = 16
 """Number of samples of constant velocity before a motion is aborted."""
 HIGHEST = "from the highest speed"
@@ -53,7 +53,7 @@ class Refused(RuntimeError):
 
 @dataclass(frozen=True)
 class Row:
-    """Sample of the rig: commands (m), and the reason if the far end ``stopped``."""
+    """Sample of the rig: ``sent`` and ``active`` commands (m), and the reason if the far end ``stopped``."""
 
     sent: Array
     active: Array
@@ -106,7 +106,7 @@ class Bench:
         self._declared = FarEnd(self.stroke, self.most, self.deceleration, force, none, bridged, bridged)
         self.home: Array | None = None
         self.build = ""
-        """Build of the receiver; an empty string before the first session."""
+        """Build of the receiver; empty before the first session."""
         self.fast: Dash | None = None
         """Motion for the fast trials; None if limits allow no such motion, or if an earlier stop failed or was
         untried."""
@@ -234,7 +234,7 @@ class Bench:
         """Context of a session in which the operator acts while all axes move to and fro slowly.
 
         The context yields the first text of ``seen(row)``, or an empty string after the timeout. If the action
-        ``loses_rig``, an error of the port counts as a text. If the operator acts too early, begin again.
+        ``loses_rig``, an error of the port counts as a text. If the operator acts before the motion, begin again.
         """
         for _ in range(ATTEMPTS):
             with self.opened():
@@ -281,7 +281,7 @@ class Bench:
             self.ramp(self.home, velocities)
 
     def opening(self, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``. If this fails, retry (emulated rig) or ask the operator."""
+        """Return the result of ``attempt``. If ``attempt`` fails, retry (emulated rig) or ask the operator."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -331,7 +331,7 @@ class Dash:
 
     @classmethod
     def fastest(cls, bench: Bench, lag: Array) -> Dash | None:
-        """Return the fastest motion within the limits, or None if below 1.2 times the speed of :meth:`resolving`.
+        """Return the fastest motion within limits; None if an axis is < 1.2 times as fast as in :meth:`resolving`.
 
         ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes.
         """

@@ -180,7 +180,7 @@ def fast_stop(bench: Bench) -> Rows:
 
 
 def _clear_to_move(session: RigSession) -> None:
-    """Check the axes and sign for all items. Discard the findings: a load cell without a specimen seems dead."""
+    """Check the axes; sign for all items. Discard findings, because a load cell without a specimen seems dead."""
     for axis in session.check().values():
         axis.findings.clear()
     for item in session.clearance.unsigned():
@@ -206,7 +206,7 @@ def _session(bench: Bench) -> Iterator[RigSession]:
 def _stopped(
     bench: Bench, session: RigSession, name: str, act: Callable[[], object], due: Callable[[list[Array]], bool]
 ) -> CommissioningRow:
-    """Perform ``act``, and stop its motion once ``due(sent)`` is true for its commands ``(n_axes,)`` m."""
+    """Perform ``act``, and stop its motion once ``due`` is true for the list of its commands ``(n_axes,)`` m."""
     drive, reason = session.drive, ""
     sent, ends = list[Array](), list[int]()
 
@@ -232,7 +232,7 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: 
     """Return the row for the operator's stop.
 
     ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands. If the rig was
-    not stopped, there are none, and ``reason`` states why.
+    not stopped, there are no commands, and ``reason`` states why.
     """
     stopped = len(commands) > 2
     velocity = np.abs(np.diff(commands, axis=0)).max(axis=0) / bench.dt if stopped else bench.most
@@ -249,7 +249,7 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: 
 def _rest(bench: Bench, active: Array, samples: int, most: float, spare: float) -> tuple[str, str, bool, str]:
     """Return the stated and the measured stop of all axes, whether they agree, and the resolution.
 
-    The commands ``active`` ``(n, n_axes)`` m must rest after ``samples`` and ``most`` m, with tolerance ``spare``.
+    The commands ``active`` ``(n, n_axes)`` m must rest within ``samples`` samples and ``most`` + ``spare`` m.
     """
     moving = np.flatnonzero((np.abs(active - active[-1]) > 1e-9).any(axis=1))
     rest, way = int(moving.max(initial=-1)) + 1, float(np.abs(active[-1] - active[0]).max())
@@ -313,7 +313,7 @@ def pressure(bench: Bench) -> Rows:
 
 
 def _returned(bench: Bench, event: str, since: int, free: Array | float) -> CommissioningRow:
-    """Return the row of axes that must rest from row ``since`` on, or move by at most ``free`` ``(n_axes,)`` m."""
+    """Return the row of axes that may move by a tenth of a small move plus ``free`` m from row ``since`` on."""
     displacement = np.array([row.measured.displacement for row in bench.rows[since:]])
     moved, bound = np.abs(displacement - displacement[0]).max(axis=0), 0.1 * bench.way + free
     worst = int(np.argmax(moved - bound))

@@ -36,7 +36,7 @@ the total stroke."""
 SHARPEST = 100.0
 """Deceleration that is plausible for every rig, whatever its velocity, m/s^2."""
 HARDEST = 1e4
-"""Deceleration that no actuator exceeds, about a thousand times gravity, m/s^2."""
+"""Deceleration that no actuator exceeds, m/s^2."""
 NEAR = 0.98
 """Largest usual ratio of a limit to the range of its sensor."""
 OVERSHOOT = 1.5
