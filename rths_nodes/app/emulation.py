@@ -151,7 +151,7 @@ class Saboteur:
         return [came, *more]
 
     def frozen(self, sample: int) -> float:
-        """Return the number of ticks to freeze at tick ``sample``, 0 to infinity. Exit if the fault DIE is due."""
+        """Return the number of ticks to freeze at tick ``sample``, 0 to infinity. Exit if ``DIE`` is due."""
         for plan in self._plans:
             if plan.sample == sample and plan.kind == DIE:
                 os._exit(1)

@@ -37,7 +37,7 @@ _FLAGS = {"true": True, "yes": True, "false": False, "no": False}
 class Served:
     """Connects a ``runner`` with the operator socket and the operator node.
 
-    ``page`` is the pid of this test's page, or 0 without a page. ``say`` must not block.
+    ``page`` is the pid of this test's page, or 0 without a page. ``say`` prints a text, and must not block.
     """
 
     def __init__(self, runner: ProcedureRunner, say: Callable[[str], object], page: int = 0) -> None:
