@@ -413,7 +413,7 @@ def _periods(evaluation: Evaluation) -> Array:
 
 
 AT_PEAK, AT_ZERO = 0.1, 0.04
-"""Half widths of the zooms at the peak and at the zero crossing, in periods of the target."""
+"""``AT_PEAK``, ``AT_ZERO``: half widths of the zooms at the peak and at the zero crossing, in target periods."""
 LEAST = 12
 """Smallest half width of a zoom, samples."""
 COMMAND: Look = {"color": INK, "ls": DASHES, "label": "command"}

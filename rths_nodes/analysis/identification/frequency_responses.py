@@ -241,7 +241,7 @@ def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[
 
 
 def information(error: float, coefficients: int, count: int) -> float:
-    """Return the criterion of Schwarz (1978) for an rms ``error`` of ``count`` values; the smallest is best."""
+    """Return the criterion of Schwarz (1978) for a fit of ``count`` values; the smallest criterion is best."""
     return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))
 
 

@@ -55,7 +55,7 @@ HELD = "held"
 """Verdict if the next run would exceed its bounds. Every verdict ends the iteration."""
 RISES = 2
 SOFTER = 0.05
-"""Largest permitted relative loss of force for the same motion since the first run."""
+"""Largest permitted relative loss of a specimen's force for the same motion since the first run."""
 TOLERANCE = 0.5
 """Default tolerance of the error, % of the rms of the target."""
 AT_FLOOR = 2.0

@@ -45,8 +45,8 @@ LARGER = 10.0
 STEEPER = 0.01
 """Largest permitted relative difference between the responses to the small and the larger impulse."""
 FADED, COMPARED = 1e-10, 1e-4
-"""Fractions of its largest value below which a response has ended. ``COMPARED`` applies to the larger impulse,
-whose response only serves for comparison."""
+"""``FADED``: fraction of its largest value below which a response has ended. ``COMPARED``: the same for the larger
+impulse, whose response is only compared."""
 QUIET = 1.25
 """Ratio of recorded samples to the samples before the end of a response; ``PATIENCE`` samples are added."""
 LONGEST = 200_000

@@ -64,7 +64,7 @@ from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 HZ = 2.0 * math.pi
 CHANGE = 0.5
-"""Largest change of the determinant's logarithm between adjacent points: turn (rad) and magnitude.
+"""Largest change of the determinant's complex logarithm (magnitude, turn in rad) between adjacent points.
 
 The values at the ends of an interval do not show a turn by 2 pi, which two roots close to the interval cause. In
 the adjacent intervals, such roots change the magnitude 9-fold (e^2.2, geometric mean). The bound is less than a
