@@ -25,11 +25,11 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording.run import Run, longest_stretch
 
 _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
-"""Pattern of compensator states that are not parameters: indices, and values derived from alpha or the delay."""
+"""Pattern of compensator states that are not parameters: indicators, and values derived from parameters."""
 T = TypeVar("T")
 Indices = NDArray[np.intp]
 STILL = 0.1
-"""Largest motion in a window that is treated as rest, relative to the largest motion in all windows."""
+"""Largest motion that counts as rest in a window, relative to the largest motion of all windows."""
 CYCLES, LEAST = 3.0, 4
 """``CYCLES``: number of periods in a window. ``LEAST``: smallest number of windows that are evaluated."""
 
@@ -186,7 +186,7 @@ class Evaluation:
 
     @cached_property
     def true_is_known(self) -> bool:
-        """True if the recording is complete and has a true displacement that differs from the measured one."""
+        """True if the recording is complete, and true and measured displacement differ."""
         if self.gaps:
             return False
         rows = rows_of(self.counted)
@@ -317,7 +317,7 @@ def live_columns(evaluation: Evaluation) -> Array:
 
 
 def experimental_force(evaluation: Evaluation) -> Array:
-    """Return the measured force at the interface, ``(m, n_interface)`` N, at the steps before missing values."""
+    """Return the measured force at the interface, ``(m, n_interface)`` N, up to the first missing value."""
     run, setup = evaluation.run, evaluation.assembly.setup
     loads = run.loads if setup.takes_loads else None
     measured = run.force if loads is None else np.hstack((run.force, loads.force))

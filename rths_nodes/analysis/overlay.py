@@ -90,8 +90,8 @@ class Difference(NamedTuple):
 def check(runs: Mapping[str, Run]) -> None:
     """Raise ConfigError if a test cannot be compared with the first test.
 
-    Both tests must have equal axes and durations; an imported test may differ in duration. The first test
-    must have at least two evaluated samples.
+    All tests must have the same axes and duration; only imported tests may differ in duration. The first test must
+    have at least two evaluated samples.
     """
     (first, one), *rest = runs.items()
     problems = Problems()
@@ -123,7 +123,7 @@ def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
 
 
 def on_times(time: Array, time_of_values: Array, values: Array) -> Array:
-    """Return ``values`` at ``time``; NaN outside ``time_of_values`` and next to NaN. Both times must increase."""
+    """Return ``values`` at ``time``; NaN outside ``time_of_values`` and next to NaN. Times must increase."""
     n = min(len(time), len(time_of_values))
     if n and np.allclose(time[:n], time_of_values[:n], rtol=0.0, atol=EQUAL):
         return np.append(values[:n], np.full(len(time) - n, np.nan))
@@ -156,10 +156,10 @@ def names(paths: Sequence[Sequence[str]]) -> list[str]:
 def rung_differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
     """Return the relative differences between two runs after the soft start.
 
-    The runs are compared at the integration steps, which do not depend on the time ratio. A replayed history has
-    a step in each sample, so runs of equal ratio are compared at the longer step. Histories are divided
-    by the level, because the response of a linear test is proportional to the level. The keys are ``displacement
-    of AXIS`` and ``force of AXIS``. A difference is NaN if the axis moved only in ``run``.
+    The runs are compared at the integration steps, which do not depend on the time ratio. A replayed history has a
+    step in each sample, so runs with the same time ratio are compared at the longer of their steps. Histories are
+    divided by the level, because the response of a linear test is proportional to the level. The keys are
+    ``displacement of AXIS`` and ``force of AXIS``. A difference is NaN if the axis moved only in ``run``.
     """
     runs = run, before
     samples = [one.scenario.samples_per_step for one in runs]
@@ -176,7 +176,7 @@ def rung_differences(run: Run, level: float, before: Run, level_before: float) -
 
 
 def _relative(now: Array, then: Array) -> float:
-    """Return rms(``now`` - ``then``) / rms(``then``); 0 for 0 / 0, NaN if only ``then`` is 0 or without data."""
+    """Return rms(``now`` - ``then``) / rms(``then``); 0 for 0 / 0, NaN without data or if only ``then`` is 0."""
     both = np.isfinite(now) & np.isfinite(then)
     if not both.any():
         return math.nan

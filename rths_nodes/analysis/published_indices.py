@@ -4,8 +4,8 @@
 Standard deviations are about the mean.
 
 RTHS benchmark (Silva et al. 2020): tracking of the first floor, and response of all floors relative to the
-reference structure, which is computed in one piece. The first floor is compared as measured. The other floors,
-which have no sensor, are compared as computed.
+reference structure, which is computed in one piece. The displacement of the first floor is measured. The other
+floors have no sensor; their displacement is computed.
 
 Multi-axial benchmark (Condori Uribe et al. 2023): the actuators are 1 and 2; ``x`` and ``theta`` are translation
 and rotation of stories and of the driven node. The motion of this node follows from the measured axes. The
@@ -132,7 +132,7 @@ def published_indices(evaluation: Evaluation) -> Published:
 
 
 class _Compared(NamedTuple):
-    """Holds results that the indices of measured and true displacement share.
+    """Holds results that the indices of measured and of true displacement have in common.
 
     ``numerical`` and ``exact`` are displacements of numerical substructure and reference structure at ``steps``,
     ``(n_steps, n_dof)`` m. ``driven`` is the displacement of the reference structure at the axis of the RTHS
@@ -214,8 +214,8 @@ def axes_of(assembly: Assembly, displacement: Array) -> Array:
 def published_lag(target: Array, measured: Array, delay: Delay | None = None) -> int:
     """Return J1, the lag (0 to 49 samples) at which ``measured`` correlates most with ``target``.
 
-    Both histories are ``(n,)``. The correlation is Pearson's. ``delay`` may hold sums over these histories,
-    except over the first ``longest`` and the last ``longest`` measurements.
+    Both histories are ``(n,)``. The correlation is Pearson's. ``delay`` may hold running sums of these histories.
+    They exclude the first and the last ``delay.longest`` measurements.
     """
     n = len(target)
     lags = np.arange(min(LONGEST_LAG, n - 1))

@@ -62,7 +62,7 @@ class LinearResponse:
         self._steps = transition(self._system, self._inputs, dt)
 
     def motion(self, force: Array) -> Array:
-        """Return x, v and a ``(samples, 3, n_axes)`` from rest, under a ``force`` ``(samples, n_dof)`` N."""
+        """Return x, x' and x'' ``(samples, 3, n_axes)`` from rest, under a ``force`` ``(samples, n_dof)`` N."""
         states = self._states(force)
         rates = states @ self._system.T + force @ self._inputs.T
         over_rates = self._rows @ self._system

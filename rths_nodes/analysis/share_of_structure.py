@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Partition of a structure into numerical and experimental part, and vibration of the whole structure.
 
-The structure declares the experimental part; otherwise models or measured stiffnesses of the specimens give it.
+The experimental part is declared in the structure, or follows from models or measured stiffnesses of specimens.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ UNIT_BY_WORD = {"ms": "ms", "mm": "mm", "percent": "%"}
 
 
 class Spread(NamedTuple):
-    """Distribution of the magnitude of an index over the rows of a group, with one level of a factor.
+    """Distribution of an index's magnitude in a group, or in one level of a factor within the group.
 
     ``runs`` are the runs with a test. ``low`` and ``high`` are the 5th and 95th percentile. The magnitude of a
     failed run is infinite.

@@ -109,7 +109,7 @@ def uncertain(value: float, deviation: float) -> str:
 
 
 def interval(least: float, most: float) -> str:
-    """Return an interval rounded to the second digit of its width, with at most three decimals."""
+    """Return an interval, rounded to two significant digits of its width and at most three decimals."""
     width = most - least
     decimals = min(3, max(0, 1 - math.floor(math.log10(width)))) if width > 0.0 else 3
     return f"{least:.{decimals}f} to {most:.{decimals}f}"

@@ -105,7 +105,7 @@ def _module(name: str) -> Any:
 
 
 def purpose(name: str) -> str:
-    """Return the paragraph about a command in the docstring of its module, without the command's name."""
+    """Return the description of a command from the docstring of its module."""
     text = inspect.cleandoc(_module(name).__doc__ or "").partition(f"``rths {name}``: ")[2]
     return " ".join(text.partition("\n\n")[0].split()).removesuffix(".")
 

@@ -151,7 +151,7 @@ class Saboteur:
         return [came, *more]
 
     def frozen(self, sample: int) -> float:
-        """Return the number of ticks to freeze at tick ``sample``, 0 to infinity. Exit if the fault DIE is due."""
+        """Return the number of ticks to freeze at tick ``sample``, 0 to infinity. Exit if ``DIE`` is due."""
         for plan in self._plans:
             if plan.sample == sample and plan.kind == DIE:
                 os._exit(1)
@@ -212,7 +212,7 @@ class Planted:
         return limits
 
     def waits(self, bridged: int, watchdog: int, dt: float) -> tuple[int, int]:
-        """Return the number of missing samples to bridge, and the number after which the session ends."""
+        """Return the number of missing samples to bridge, and the number that ends the session."""
         longest = int(LONGEST_S / dt)
         if ENDLESS in self._kinds:
             return longest, longest + 1
@@ -262,7 +262,7 @@ LAG_S = 0.1
 PERSISTENCE_S = 0.005
 """Time for which force or tracking error must exceed its limit before the receiver stops the rig, s."""
 SLIPPED = "ticks by which its clock was late"
-"""Name of the count of periods that this process has missed. The rig rests during these periods."""
+"""Name of the counter of missed ticks of this process. The rig rests during a missed tick."""
 IN_ORDER = 2
 """Reason code of a session that the test computer has closed."""
 
@@ -271,7 +271,7 @@ POSITIONS = {INTERLOCK: ("closed", "open"), PRESSURE: PRESSURES, CABLE: ("in", "
 _SWITCHED = re.compile(r"(\w+) +(\w+)(?: *@ *(\+?)(\d{1,9}))?", re.ASCII)
 
 SWITCHING_S = 0.02
-"""Time that a controller takes to report a new mode, s."""
+"""Time until a controller reports a new mode, s."""
 FROZEN_S = 0.05
 """Time within which the reading of a noisy load cell must change, s."""
 
@@ -279,7 +279,7 @@ FROZEN_S = 0.05
 def receiver_limits(limits: Limits, away: float, gains: calibration.Gains) -> ReceiverLimits:
     """Return the limits of an axis in port units.
 
-    The limit of the tracking error is the travel at the velocity limit in ``away`` s, but at most the stroke.
+    The limit of the tracking error is the distance moved in ``away`` s at the velocity limit, at most the stroke.
     """
     command, force = abs(gains.command), abs(gains.force)
     error = min(limits.velocity * away, limits.stroke)

@@ -63,9 +63,9 @@ class RunResult:
     faults: tuple[str, ...] = ()
     engine: str = ""
     assembly: Assembly | None = field(default=None, repr=False)
-    """Unused second assembly of the scenario after a run over kernels; None after any other run."""
+    """Unused second assembly of the scenario after a run with kernels; None after any other run."""
     delays: list[Delay] = field(default_factory=list, repr=False)
-    """Delays of the measured displacements, by axis; empty except after a brief run over kernels."""
+    """Delays of the measured displacements, by axis; only after a ``brief`` run with kernels, otherwise empty."""
 
     @property
     def ending(self) -> str:
@@ -100,7 +100,7 @@ def open_writer(directory: str, topics: list[tuple[str, names.Topic]], informati
 
 
 Watch = tuple[Callable[[int], None] | None, Callable[[], bool] | None, Callable[[str], None] | None]
-"""Functions that receive the progress, request a stop, and receive a text about missing nodes."""
+"""The arguments ``progress``, ``interrupted`` and ``starting`` of :func:`run`."""
 
 
 def run(
@@ -122,7 +122,7 @@ def run(
     memory. A ``brief`` run may omit histories that no index needs. While nodes start, ``starting`` is called with
     a text that lists the missing nodes. The test stops safely once ``interrupted()`` returns true; without
     ``interrupted``, signals stop the test. ``port`` is an open port of a procedure. ``preferred`` is the engine if
-    no option sets an engine; a test that kernels cannot run is then run stage by stage. Raises ConfigError if the
+    no option sets an engine. If kernels cannot run the test, it runs stage by stage. Raises ConfigError if the
     scenario or an option is invalid.
     """
     if interrupted is None:

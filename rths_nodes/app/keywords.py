@@ -22,7 +22,7 @@ Section: TypeAlias = Mapping[str, object] | type | Function | Kernel | None
 """Section as data. A component may also be a class, a kernel or the step of a kernel."""
 INDENT = " " * 4
 UNCHANGED = ...
-"""Default argument that keeps the section of the scenario."""
+"""Default of an argument: keep the section of the scenario."""
 
 
 class Sections(TypedDict, total=False):
@@ -106,7 +106,7 @@ def _of_run() -> dict[str, tuple[Spec, object]]:
 def declared_by(keywords: type, rows: Mapping[str, tuple[Spec, object]] | None = None) -> Callable[[F], F]:
     """Return a decorator that replaces ``**keywords`` with ``rows`` in the signature and the docstring.
 
-    Each row has the description and the default of a keyword. The default is the table of a run.
+    Each row has the description and the default of a keyword. By default, ``rows`` has the keywords of a run.
     """
     described = _of_run() if rows is None else rows
     types = {name: kind.__forward_arg__ for name, kind in keywords.__annotations__.items()}

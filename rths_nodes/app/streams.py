@@ -107,7 +107,7 @@ class Printer:
         Thread(target=self._print, name="printer", daemon=True).start()
 
     def say(self, shown: object) -> Future[None]:
-        """Print later. The result raises errors of the output, except if the output is closed."""
+        """Print later. The returned future raises errors of the output, unless the output is closed."""
         self._queue.put((shown, printed := Future[None]()))
         return printed
 

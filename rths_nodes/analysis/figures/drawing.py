@@ -126,7 +126,7 @@ def in_style(style: Data | float | None = None) -> Iterator[None]:
 
 
 def styled(names: Iterable[str]) -> dict[str, Look]:
-    """Return a distinct look for each name: by colour on the screen, also by dashes and width on paper."""
+    """Return a distinct look for each name: colour on the screen; colour, dashes and width on paper."""
     looks: dict[str, Look] = {}
     for number, name in enumerate(names):
         repeat, colour = divmod(number, len(PALETTE))
@@ -149,7 +149,7 @@ P = ParamSpec("P")
 Words = tuple[str, str]
 """Title and caption of a figure."""
 WIDTH, NARROW, PANEL, HIGHEST = 7.4, 0.75, 56.0, 247.0
-"""``WIDTH``: width on the screen, inches. ``NARROW``: factor on the panel height if a row of panels wraps.
+"""``WIDTH``: width on the screen, inches. ``NARROW``: factor on the panel height if a row of panels must wrap.
 ``PANEL``, ``HIGHEST``: smallest width of a panel and largest height of a figure on paper, mm."""
 BOTTOM, LINE, LETTER, UPRIGHT, BESIDE = 0.25, 0.18, 0.0085, 0.008, 6.6
 """``BOTTOM``, ``LINE``: heights of the lowest axis label and of a legend line, inches. ``LETTER``, ``UPRIGHT``:
@@ -158,8 +158,8 @@ line and gaps of a legend entry, letters."""
 TALL = 8.0
 """Height above which a figure would be unreadable on half a sheet, inches."""
 RASTER, DOTS, SHADED = 12_000, 300, 700
-"""``RASTER``: samples above which a loop is drawn as an image. ``DOTS``: largest number of samples with a mark.
-``SHADED``: number of cells of a time axis that are shaded separately."""
+"""``RASTER``: number of samples above which a loop (e.g. a hysteresis) is drawn as an image. ``DOTS``: largest
+number of samples with a mark. ``SHADED``: number of cells of a time axis that are shaded separately."""
 
 
 class Base(NamedTuple):
@@ -227,7 +227,7 @@ class Drawing(Figure):
         panel.plot(x, y, rasterized=over is not None and len(y) > RASTER, **look)
 
     def band(self, panel: Axes, base: Base, head: str, ends: Array, look: Look) -> None:
-        """Fill the range between ``ends`` ``(2, n)``. The name of the end replaces ``{}`` in ``head``."""
+        """Fill the range between ``ends`` ``(2, n)``. In ``head``, ``lower`` or ``upper`` replaces ``{}``."""
         for values, end in zip(ends, ("lower", "upper"), strict=True):
             self.record(base, head.replace("{}", end), values)
         panel.fill_between(base.values[: ends.shape[1]], *ends, lw=0.0, **look)
@@ -284,7 +284,7 @@ def save(
 
 
 def svg(figure: Figure, title: str) -> str:
-    """Return the figure as an SVG element of the page, without prolog, with unique ids."""
+    """Return the figure as an SVG element for the page, without XML prolog and with unique ids."""
     label = html.escape(title)
     figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
     with matplotlib.rc_context({"svg.hashsalt": label}), io.StringIO() as buffer:
@@ -301,7 +301,7 @@ def svg(figure: Figure, title: str) -> str:
 
 
 def beside(columns: int) -> int:
-    """Return how many of ``columns`` panels fit side by side on paper of the current width; all on the screen."""
+    """Return how many of ``columns`` panels fit side by side on paper of the current width; on the screen, all."""
     width = printed()
     return columns if width is None else max(1, min(columns, int(width * INCH / PANEL)))
 
@@ -327,7 +327,7 @@ def label(name: str, unit: str) -> str:
 
 
 def on_page(figures: Iterable[Drawing]) -> list[Drawing]:
-    """Draw ``figures``, which are made on request, as SVG for a page."""
+    """Draw the lazily created ``figures`` as SVG for a page."""
     with in_style(ON_PAGE):
         drawn = []
         for figure in figures:
@@ -337,7 +337,7 @@ def on_page(figures: Iterable[Drawing]) -> list[Drawing]:
 
 
 def for_print(figures: Iterable[Drawing], millimetres: float) -> list[Drawing]:
-    """Draw ``figures``, which are made on request, for paper ``millimetres`` wide."""
+    """Draw the lazily created ``figures`` for paper ``millimetres`` wide."""
     with in_style(millimetres):
         return [*figures]
 
@@ -385,7 +385,7 @@ class Row(NamedTuple):
     Histories are ``(n,)``, one for each look, and empty for a test that lacks them; a history ``(2, n)`` is a
     filled range. Faint and dashed lines mark the value ``aim`` and the finite ``limits``. ``dots`` marks the
     samples of a short history. ``heads`` are the headings of the histories in a table, if they differ from name,
-    look and unit; the name of the end replaces ``{}`` in the heading of a range.
+    look and unit; ``lower`` or ``upper`` replaces ``{}`` in the heading of a range.
     """
 
     name: str
@@ -454,7 +454,7 @@ class Recordings:
     def curves(
         self, figure: Drawing, panel: Axes, row: Row, number: int, rows: slice | None = None, name: str = ""
     ) -> None:
-        """Draw history ``number`` of each test, the first in front. ``rows`` as in :meth:`Drawing.curve`."""
+        """Draw history ``number`` of each test, the first in front. ``rows`` is as in :meth:`Drawing.curve`."""
         suffix, look = suffix_of(row.looks, number), [*row.looks.values()][number]
         for depth, (test, base, histories) in enumerate(zip(self.tests, row.bases, row.shown, strict=True)):
             if len(history := histories[number]):

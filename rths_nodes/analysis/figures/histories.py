@@ -264,7 +264,7 @@ def response(figure: Drawing, tests: Recordings) -> Words | None:
 
 
 def equilibrium(figure: Drawing, tests: Recordings) -> Words | None:
-    """Draw the residual of equilibrium, % of the largest force. Raises ConfigError if a term was not recorded."""
+    """Draw the equilibrium residual, % of the largest force. Raises ConfigError if a term was not recorded."""
     if tests.of.scenario.structure is None:
         return None
     time, force, scale = residual(tests.of)
@@ -413,7 +413,7 @@ def _periods(evaluation: Evaluation) -> Array:
 
 
 AT_PEAK, AT_ZERO = 0.1, 0.04
-"""Half widths of the zooms at the peak and at the zero crossing, in periods of the target."""
+"""``AT_PEAK``, ``AT_ZERO``: half widths of the zooms at the peak and at the zero crossing, in target periods."""
 LEAST = 12
 """Smallest half width of a zoom, samples."""
 COMMAND: Look = {"color": INK, "ls": DASHES, "label": "command"}
@@ -422,7 +422,7 @@ COMMAND: Look = {"color": INK, "ls": DASHES, "label": "command"}
 def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """Return first and last sample of two zooms: at the peak and at the fastest zero crossing.
 
-    Only evaluated samples are numbered, from 0. The result is None if there are fewer than two zero crossings.
+    Sample 0 is the first evaluated sample. The result is None if there are fewer than two zero crossings.
     """
     target = evaluation.run.target[evaluation.counted, axis]
     crossings = np.flatnonzero(np.diff(np.signbit(target)))
@@ -482,7 +482,7 @@ PREDICTED: dict[str, Look] = {
 
 
 def corridor(figure: Drawing, tests: Recordings) -> Words | None:
-    """Draw measured quantities over the predicted bands. Raises ConfigError if the corridor's file is missing."""
+    """Draw measured quantities and their predicted bands. Raises ConfigError if the corridor's file is missing."""
     run, file = tests.run, tests.run.scenario.monitor.corridor
     if file is None:
         return None
@@ -703,7 +703,7 @@ def copies(figure: Drawing, tests: Recordings) -> Words | None:
 def _parameters(
     base: Base, names: Iterable[str], shares: Array, bounds: tuple[Array, Array], released: str
 ) -> list[Row]:
-    """Return rows from ``shares`` ``(n, 3, m)`` of the initial values: mean, deviation and released value."""
+    """Return rows for mean, deviation and released value: ``shares`` ``(n, 3, m)`` of the initial values."""
     looks: dict[str, Look] = {
         "one standard deviation": {"color": BAND},
         "estimate": {"color": PALETTE[0]},

@@ -22,7 +22,7 @@ from rths_nodes.core.samples import Array
 ROW, HEIGHT, ACROSS = 0.24, 2.1, 3
 """``ROW``, ``HEIGHT``: height of a row of runs and of a panel, inches. ``ACROSS``: number of panels in a row."""
 DOTS = 1500
-"""Largest number of runs drawn as dots. Of more runs, every n-th run is drawn."""
+"""Largest number of runs drawn as dots. If there are more, only every n-th run is drawn."""
 MARKS = "osD^vP*X<>"
 TICKS = 3
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
@@ -30,7 +30,7 @@ STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
 PIECES, MOST = 12, 6
 """``PIECES``: number of intervals of a continuous factor. ``MOST``: largest number of groups in a panel."""
 SHARE, LINE = 0.7, 0.05
-"""``SHARE``: fraction of a level's width that its groups take. ``LINE``: distance between crosses of two groups,
+"""``SHARE``: fraction of a level's width that its groups occupy. ``LINE``: distance between crosses of two groups,
 relative to the axis."""
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 SPREAD = (
@@ -206,7 +206,7 @@ def _effects(table: StudyTable, index: str, more: str) -> Drawing:
 
 
 def _effect(panel: Axes, table: StudyTable, factor: str, size: Array, edge: float, lines: Sequence[float]) -> None:
-    """Draw magnitudes over a factor: in intervals joined by a line, or by level with the groups side by side."""
+    """Draw magnitudes versus a factor: a line through intervals if continuous, otherwise groups side by side."""
     continuous, looks = table.continuous(factor), _looks(table)
     column = table.columns[factor]
     levels = dict.fromkeys(map(shown, column))

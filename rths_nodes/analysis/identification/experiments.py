@@ -119,7 +119,7 @@ def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
 
 
 def cycled(scenario: Scenario, axis: int, cycles: Cycles) -> Scenario:
-    """Return the scenario in which ``axis`` moves in ``cycles``. Raises ConfigError if too fast or too large."""
+    """Return the scenario in which ``axis`` moves in ``cycles``. Raises ConfigError if a limit is exceeded."""
     _resolved(scenario, "frequency", cycles.frequency)
     name = scenario.moved_axes[axis]
     limits, speed = scenario.axes[name].limits, 2.0 * math.pi * cycles.frequency * cycles.amplitude
@@ -244,8 +244,8 @@ class Cyclic:
 class Equivalent:
     """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests.
 
-    The ranges hold the smallest and the largest value of single tests. Jacobsen's dashpot, ``Cyclic.damping``,
-    also represents the energy of the other harmonics.
+    The ranges hold the smallest and the largest value in the individual tests. Jacobsen's dashpot,
+    ``Cyclic.damping``, also represents the energy of the other harmonics.
     """
 
     stiffness: float

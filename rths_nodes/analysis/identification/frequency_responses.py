@@ -211,7 +211,7 @@ def entry_fits(measured: FrequencyResponse) -> EntryFits:
 
 
 def fit_of(fits: EntryFits, count: int, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
-    """Choose polynomials for ``count`` values (step 3). Errors are relative to the row's diagonal.
+    """Choose polynomials for ``count`` values (step 3). Errors are relative to the row's diagonal element.
 
     By default the degree of each entry, up to ``highest``, minimises the criterion of Schwarz (1978). An entry
     without coupling is zero.
@@ -241,7 +241,7 @@ def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[
 
 
 def information(error: float, coefficients: int, count: int) -> float:
-    """Return the criterion of Schwarz (1978) for an rms ``error`` of ``count`` values; the smallest is best."""
+    """Return the criterion of Schwarz (1978) for a fit of ``count`` values; the smallest criterion is best."""
     return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))
 
 
@@ -447,7 +447,7 @@ class Fit(NamedTuple):
 def lines(
     experiments: Sequence[Experiment], dt: float, period: float, band: tuple[float, float]
 ) -> tuple[Array, Complex]:
-    """Return the multiples of 1 / ``period`` in ``band``, ``(f,)`` Hz, and the response of the rig there.
+    """Return the multiples of 1 / ``period`` in ``band``, ``(f,)`` Hz, and the rig's response to them.
 
     The response is displacement over command, ``(f, n_axes, n_axes)``, computed without the first period. Raises
     ValueError if the period is not a whole number of samples, if there are fewer than two periods, if the band

@@ -60,7 +60,7 @@ DAMPING = 0.7
 NOISE = 0.02
 """Default rms noise of the force, relative to the large force (``LARGE``)."""
 LARGE = 0.99
-"""Quantile of the force's magnitude that is used as the large force, because larger values may be spikes."""
+"""Quantile of the force's magnitude that is used as the large force, because higher values may be spikes."""
 UNCERTAINTY = 0.3
 """Default relative standard deviation of the initial values."""
 FEWEST = 100

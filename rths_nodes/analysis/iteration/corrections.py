@@ -55,7 +55,7 @@ HELD = "held"
 """Verdict if the next run would exceed its bounds. Every verdict ends the iteration."""
 RISES = 2
 SOFTER = 0.05
-"""Largest permitted relative loss of force for the same motion since the first run."""
+"""Largest permitted relative loss of a specimen's force for the same motion since the first run."""
 TOLERANCE = 0.5
 """Default tolerance of the error, % of the rms of the target."""
 AT_FLOOR = 2.0
@@ -69,7 +69,7 @@ STRAIGHT = 1e-3
 WEAKEST = 1e-3
 """Relative singular value below which a difference of residuals is treated as noise."""
 LARGEST = 2.0
-"""Largest magnitude of Aitken's relaxation factor. Equal residuals do not determine it."""
+"""Largest magnitude of Aitken's relaxation factor. Equal residuals do not determine the factor."""
 RELAXATIONS = "constant", "aitken", "quasi_newton", "model"
 PLAYED = WITHOUT_STRUCTURE | {
     "semi_active": None,
@@ -86,9 +86,9 @@ class Row:
     ``error`` (%) is the remaining error, ``noise`` (%) the noise below the cut-off, and ``residual`` (%) the
     residual of whole histories. ``missed`` (m rms) is the target minus the displacement, at all frequencies.
     ``true`` (%) is the error of a simulator's true displacement, relative to the target in the mode ``tracking``,
-    otherwise relative to the structure in one piece. ``answer`` is the force of each specimen divided by its force
-    for the same motion in the first run. ``command``, ``velocity`` and ``force`` are peaks relative to the first
-    run.
+    otherwise relative to the response of the structure computed in one piece. ``answer`` is the force of each
+    specimen, relative to its force for the same motion in the first run. ``command``, ``velocity`` and ``force``
+    are peaks relative to the first run.
     """
 
     number: int
@@ -107,7 +107,7 @@ class Row:
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
-    """Return the bound that ``error`` (%) satisfies: ``tolerance`` or twice the ``noise`` (%); empty if none."""
+    """Return the bound that ``error`` (%) satisfies: ``tolerance`` or twice ``noise`` (%), or an empty string."""
     if not error <= max(tolerance, AT_FLOOR * noise):
         return ""
     return "the tolerance" if error <= tolerance else "twice the noise of the sensor"
@@ -280,7 +280,7 @@ class Settings:
     The iteration ends after ``runs`` runs or within the ``tolerance`` (% of the rms of the target). ``omega`` is
     the factor of the relaxation, or its first value. Corrections end at ``cutoff`` (Hz). ``within`` is the largest
     ratio of command, velocity and force to their peaks in the first run. ``changes`` are overrides of the
-    scenario, by the number of the run from which they apply.
+    scenario, by the number of the first run in which they apply.
     """
 
     mode: str
@@ -396,7 +396,7 @@ class Corrections:
         return [change for first in sorted(changes) if number >= first for change in changes[first]]
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Add the row of a run. Identify the rig from the first run; raise ConfigError if this fails."""
+        """Add the row of a run. Raises ConfigError if the rig cannot be identified from the first run."""
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
             self.rows.append(row)

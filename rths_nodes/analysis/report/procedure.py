@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 
 def grid(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> Grid | None:
-    """Return the table with numbers right-aligned and without empty columns; None if no rows or columns remain."""
+    """Return the table, without empty columns and with right-aligned numbers; None if the table is empty."""
     columns = [*zip(*rows, strict=True)]
     kept = [n for n, column in enumerate(columns) if n == 0 or set(column) != {DASH}]
     if not columns or (len(kept) == 1 and len(heads) > 1):
@@ -56,7 +56,7 @@ def grid(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> Grid | None:
 
 
 def listed(title: str, heads: Sequence[str], rows: Iterable[Iterable[str]], none: str = "None.") -> Part:
-    """Return a part with the table of ``rows``, or with the sentence ``none``."""
+    """Return a part with the table of ``rows`` or, if the table is empty, with the sentence ``none``."""
     table = grid(heads, rows)
     return Part(title, words=() if table else (none,), grid=table)
 

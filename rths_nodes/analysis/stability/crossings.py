@@ -27,7 +27,7 @@ LOWEST = 1e-3
 LEAST_GAIN = 1e-4
 """Smallest scale factor of the tested forces in the search, to exclude the poles of an undamped structure."""
 BESIDE = 1e-6
-"""Relative distance from a pole at which a loop is evaluated."""
+"""Relative distance of the evaluated frequencies from a pole."""
 ROUGH = 1e-6
 """Relative change of a root below which Newton's iteration converges quadratically."""
 NEAR = 0.2
@@ -38,7 +38,7 @@ FARTHEST = 16.0
 STEP = 1.03
 HALVINGS = 8
 VERIFIED = 1e-3
-"""Fraction of the range below a limit that is exempt from verification."""
+"""Fraction of the range just below a limit that is not verified."""
 ASIDE = 1e-4
 """Relative distance from a limit at which growing motions are counted."""
 
@@ -57,7 +57,7 @@ class Crossing:
 
 
 def follow(loop: Loop, motion: complex, parameter: str, values: Array, **state: float) -> Complex:
-    """Return the root (rad/s) of the loop that starts at ``motion``, for all ``values`` of ``parameter``."""
+    """Follow the root ``motion`` (rad/s) of the loop; return the root for all ``values`` of ``parameter``."""
     path = [motion]
     for value in values.tolist():
         path.append(settle(loop, path[-1], **{parameter: value}, **state))
@@ -232,7 +232,7 @@ def _tracked(values: Complex) -> Complex:
 
 
 def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Iterable[float]) -> Crossing | None:
-    """Return the limit within ``widths`` of ``about`` at which the motion is on the border, or None."""
+    """Return the limit near ``about`` at which the motion neither grows nor decays; None outside of ``widths``."""
     border = loop.border
     start = complex(border, HZ * about.frequency)
 
@@ -252,7 +252,7 @@ def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Itera
 
 
 def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> list[Crossing]:
-    """Return a list with the nearest scale factor of all natural frequencies at which the stability changes.
+    """Return a list with the scale factor of all natural frequencies, nearest to 1, at which stability changes.
 
     The factor is above 1 for a stable loop, otherwise below 1. The list is empty if no such factor is found.
     """
@@ -293,7 +293,7 @@ def _marginal(loop: SampledLoop, parameter: str, value: float, top: float = 0.0)
 def _between(loop: SampledLoop, stable: Callable[[float], bool], low: float, high: float) -> Crossing:
     """Return the limit between a stable ratio and a higher unstable ratio.
 
-    The motion is followed to the limit. If it turns into a different motion nearby, the interval is halved.
+    The motion is followed to the limit. If a different motion is found, the interval is halved.
     """
     low, high = _halved(stable, low, high)
     about = Crossing(low, _marginal(loop, "ratio", low, loop.highest / low) / HZ, growing=True)

@@ -39,14 +39,14 @@ from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.numerical.reductions import Observation
 
 SMALL = 1e-9
-"""Displacement (m) of the Target. Its velocity and acceleration are this value divided by powers of the step."""
+"""Displacement (m) of the Target. Velocity and acceleration are ``SMALL`` divided by powers of the step (s)."""
 LARGER = 10.0
-"""Factor of a larger impulse, whose response per unit must be the same."""
+"""Factor of a larger second impulse, whose response divided by this factor must be the same."""
 STEEPER = 0.01
 """Largest permitted relative difference between the responses to the small and the larger impulse."""
 FADED, COMPARED = 1e-10, 1e-4
-"""Fractions of its largest value below which a response has ended. ``COMPARED`` applies to the larger impulse,
-whose response only serves for comparison."""
+"""``FADED``: fraction of its largest value below which a response has ended. ``COMPARED``: the same for the larger
+impulse, whose response is only compared."""
 QUIET = 1.25
 """Ratio of recorded samples to the samples before the end of a response; ``PATIENCE`` samples are added."""
 LONGEST = 200_000
@@ -55,12 +55,12 @@ PATIENCE = 64
 """Number of quiet samples after which a response has ended, in addition to the memory of ramp, compensator and
 transport."""
 FED_BACK = 8
-"""Number of samples in which a compensator with feedback changes its commands."""
+"""Number of samples within which feedback would change the commands of a compensator."""
 MOVED = 2
 LOOP_FADED = 1e-9
 """Fraction of its largest value below which the response of a force loop has ended."""
 LOOP_PATIENCE = 128
-"""Number of quiet samples after which this response has ended, in addition to the number of earlier samples."""
+"""A force loop's response with n samples has ended after n + ``LOOP_PATIENCE`` quiet samples."""
 LOOP_LONGEST = 100_000
 GLIDE = 256
 """Number of samples of a glide between positions; a step would overshoot and might crush a specimen."""
@@ -276,7 +276,7 @@ class Way:
         return np.array(assembly.controller.step(measured, 0.0))
 
     def impulses(self, seen: Observation) -> Impulses:
-        """Return the responses at the interface ``seen``. Raises ConfigError if nonlinear or not decaying."""
+        """Return the responses at the interface ``seen``. Raises ConfigError if they are nonlinear or persist."""
         step, n_dof = self.per_step * self.scenario.dt, seen.n_interface
         responses, nothing = [], np.zeros(n_dof)
         moving = [self._setup.axes(Motion(nothing, unit, nothing)).velocity.any() for unit in np.eye(n_dof)]
@@ -470,7 +470,7 @@ def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt:
 
 
 def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
-    """Return ``values`` until they have decayed, or raise ConfigError. Values below ``noise`` are rounding."""
+    """Return ``values`` until they have decayed, or raise ConfigError. Values below ``noise`` are ignored."""
     response: list[float] = []
     largest, loud = noise, 0
     for value in values:

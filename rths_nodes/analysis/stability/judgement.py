@@ -143,7 +143,7 @@ class Judgement:
     continuous_delay: float | None = None
     """Critical delay with exact integrator and ramp, s; None without a limit."""
     corners: tuple[str, ...] = ()
-    """Descriptions of the corners of the bounds of updated models at which a motion grows."""
+    """Combinations of parameter bounds of updated models at which a motion grows, as text."""
 
     @property
     def stable(self) -> bool:
@@ -183,7 +183,7 @@ class Judgement:
 
     @property
     def farthest(self) -> float:
-        """Largest factor applied to the natural frequencies in the search, or the smallest if motions grow."""
+        """Largest factor on the natural frequencies in the search; for an unstable loop, the smallest factor."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
         return 1.0 / crossings.FARTHEST if self.growing else crossings.FARTHEST
@@ -306,7 +306,7 @@ class Judgement:
 
 
 def judge(scenario: Scenario) -> Judgement:
-    """Return the stability of ``scenario`` in discrete time. Raises ConfigError if this fails."""
+    """Return the stability of ``scenario`` in discrete time. Raises ConfigError if the loop cannot be judged."""
     impulses: dict[str, Impulses] = {}
     loop = sampled_loop(scenario, impulses)
     judgement = judge_loop(loop, scenario.moved_axes)
@@ -315,7 +315,7 @@ def judge(scenario: Scenario) -> Judgement:
 
 
 def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> bool:
-    """Return true if the loop is stable; faster than :func:`judge`. ``impulses`` is a cache of responses."""
+    """Return true if the loop is stable; faster than :func:`judge`. ``impulses`` caches impulse responses."""
     loop = sampled_loop(scenario, impulses)
     if not all(force_loop.stable for force_loop in loop.force_loops):
         return False
@@ -388,7 +388,7 @@ def _verified(
 
 
 def _limit(candidates: Iterable[Crossing], now: float, growing: int) -> Crossing | None:
-    """Return the nearest limit above which a stable loop is unstable or below which an unstable loop is stable."""
+    """Return the nearest limit: a stable loop is unstable above it, an unstable loop is stable below it."""
     ordered = sorted(candidates, key=lambda crossing: crossing.value)
     if growing == 0:
         return next((crossing for crossing in ordered if crossing.value > now and crossing.growing), None)
@@ -452,9 +452,9 @@ def growing_ones(
 
 
 def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> Iterator[str]:
-    """Yield a description of each corner with growing motions. ``impulses`` is the cache of :func:`sampled_loop`.
+    """Yield each combination of parameter bounds of updated models at which a motion grows, as text.
 
-    Raises ConfigError if the stability cannot be judged.
+    ``impulses`` is the cache of :func:`sampled_loop`. Raises ConfigError if the stability cannot be judged.
     """
     if scenario.updating is None or scenario.updating.mode != USED:
         return

@@ -64,14 +64,14 @@ from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 HZ = 2.0 * math.pi
 CHANGE = 0.5
-"""Largest change of the determinant's logarithm between adjacent points: turn (rad) and magnitude.
+"""Largest change of the determinant's complex logarithm (magnitude, turn in rad) between adjacent points.
 
 The values at the ends of an interval do not show a turn by 2 pi, which two roots close to the interval cause. In
 the adjacent intervals, such roots change the magnitude 9-fold (e^2.2, geometric mean). The bound is less than a
 quarter of this exponent."""
 MOST = 50_000
 ROUNDS = 60
-"""Number of halvings of an interval, down to the last digit."""
+"""Largest number of halvings of an interval."""
 VANISHED = 1e-9
 """Magnitude of an open loop below which rounding determines the sign."""
 SLOWEST = 1e-7
@@ -604,7 +604,7 @@ class SampledLoop:
         return Lines.of(float(powers[0]), lines)
 
     def _way(self, s: Complex, delay: float = 0.0, share: float = 1.0, ratio: float = 1.0) -> Complex:
-        """Return forces per Target at ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``; perfect rig at ``share`` 0."""
+        """Return forces per Target at ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``. ``share`` 0: perfect rig."""
         q = self.period
         values = self._lines(delay).at(s * (q * self.step))
         if share == 1.0:

@@ -89,7 +89,7 @@ def emulate_command(options: arguments.Options) -> int:
 
 @contextmanager
 def _watched(emulator: emulation.Emulator, options: arguments.Options) -> Iterator[None]:
-    """Send the true state of ``emulator`` to the watcher of ``--sensors``, as readings of its channels."""
+    """Send the true state of ``emulator``, as sensor readings, to the watcher on the host ``--sensors``."""
     if not options.sensors:
         yield
         return
@@ -143,7 +143,7 @@ def _say(options: arguments.Options, text: str, data: dict[str, object]) -> None
 
 
 FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
-"""Model of an axis without a specimen. The force of the required stiffness is too small for a load cell."""
+"""Model of an axis without a specimen. Its stiffness must be positive; the force is too small for a load cell."""
 
 
 def free(scenario: Scenario) -> Scenario:

@@ -402,7 +402,7 @@ def read_cyclic(recordings: Sequence[str], on: Scenario | None = None) -> dict[s
         if on is not None:
             _check_rig(recording, history.scenario, on)
         motion = to_data(history.scenario.integrator).get("displacement") or {}
-        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # the loads delay the motion
+        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # the loads are applied first
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
             raise ConfigError(
                 f"{recording}: must be a cyclic test, recorded with rths identify --for rig_file --record DIR"

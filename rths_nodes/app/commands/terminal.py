@@ -177,8 +177,8 @@ def console(stream: TextIO | None = None) -> Console:
 def folded(text: str, head: str = "", hang: int = 0) -> str:
     """Return ``head`` followed by ``text``.
 
-    On a terminal, the lines are wrapped to its width, but not between a number and its unit. Further lines are
-    indented by ``hang`` columns more than the length of ``head``.
+    On a terminal, lines are wrapped to the terminal's width, but not between a number and its unit. Further lines
+    are indented by ``hang`` columns more than the length of ``head``.
     """
     if not sys.stdout.isatty():
         return f"{head}{text}".rstrip()

@@ -40,7 +40,7 @@ from rths_nodes.ros import environment
 TURNS = 2
 """Minimum number of loop cycles per pulse period."""
 LAST_S = 1.0
-"""Longest time to print the last lines, s."""
+"""Timeout for printing the last lines, s."""
 
 
 def watch_arguments(add: arguments.Arguments) -> None:

@@ -41,7 +41,7 @@ LARGEST_REPORT = 64 << 20
 
 
 def recordings(folder: Path) -> dict[str, object]:
-    """List the newest recordings in ``folder``, without following links."""
+    """List the newest recordings in ``folder``, except symbolic links."""
     entries = [
         {"name": name, "time": time, "report": _report_of(folder, name) is not None}
         for time, name in _recorded(folder)
@@ -82,7 +82,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return a report; None if ``path`` is not a file, or is too large. Raises OSError for a link."""
+    """Return a report; None if ``path`` is not a file, or is too large. Raises OSError for a symbolic link."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         number = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)

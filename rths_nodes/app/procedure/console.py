@@ -49,10 +49,10 @@ NEXT = {
     State.HELD: "next: position, unload, finish, or resume if a rung is held",
     State.TRIPPED: "next: find the cause of the trip, then acknowledge the trip",
 }
-"""Advice on the next step, by the state in which the rig rests after a motion."""
+"""Advice on the next step, by the state of the rig after a motion."""
 INTERRUPTED = "the operator has interrupted the test"
 SAME_KEY_S = 0.2
-"""Time within which several signals (a key pressed twice) are treated as one request, s."""
+"""Time within which repeated signals (Ctrl-C pressed twice) count as one request, s."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
 """Acts by the word that the operator types during a motion. Any other input is a note."""
 NAMED_BY = 6
@@ -96,11 +96,11 @@ class Console:
         self._done, self._listens, self._last = (0, 0), self.attended, State.IDLE
 
     def say(self, shown: object) -> None:
-        """Print a table or a text. Once a test is attached, texts contain the display names of the axes."""
+        """Print a table or a text. After :meth:`attach`, texts contain the display names of axes."""
         self.tell(shown).result()
 
     def tell(self, shown: object) -> Future[None]:
-        """Print as :meth:`say` without waiting, because a stalled terminal must not delay the rig or a stop."""
+        """Print like :meth:`say`, but do not wait: a stalled terminal must not delay the rig or a stop."""
         record = self._record
         return self._printer.say(record.named(shown) if record is not None and isinstance(shown, str) else shown)
 
@@ -181,7 +181,7 @@ class Console:
         runner.changed, runner.ladder.progress = self._changed, far
 
     def run(self, walk: Callable[[], None] | None = None, close: Callable[[], None] = lambda: None) -> ExitCode:
-        """Conduct the test by ``walk()`` or, by default, by the acts of the terminal; then finish the test.
+        """Conduct the test by ``walk()`` or, by default, by the acts typed at the terminal; then finish the test.
 
         ``close`` is called at the end, before a stalled terminal can delay this call.
         """
@@ -275,7 +275,7 @@ class Console:
             self.say(result)
 
     def perform(self, act: str, shown: str = "", /, **arguments: Any) -> str:
-        """Perform an act and return its result. The operator can intervene if the act is lasting."""
+        """Perform an act and return its result. The operator can intervene in a ``lasting`` act."""
         session = self.runner.session
         motion = self.runner.motion(act, arguments)
         if motion and not session.why_not(act):  # an impossible act is refused without a question
@@ -499,7 +499,7 @@ def _arm(console: Console, rest: str) -> None:
 def arms(console: Console, rung: str, scenario_hash: str, offsets_hash: str) -> bool:
     """Return true if the answers file or the operator arms the rung.
 
-    The operator types the letter of the rung and the hash, because rungs of one level have the same scenario.
+    The operator types the letter of the rung and the hash, because several rungs can have the same hash.
     """
     if rung in console.answers.arm or not console.attended:
         return rung in console.answers.arm
@@ -528,7 +528,7 @@ QUESTIONS: dict[str, Callable[[Console, str], None]] = {
     "acknowledge": lambda console, rest: console.plain("acknowledge") if console.leads else console.ends(),
     "unload": _unload,
 }
-"""Functions, by act, that ask the questions of the act. ``rest`` is the remainder of the typed line."""
+"""Functions that ask the questions of an act, by act. The second argument is the remainder of the typed line."""
 
 
 def acts_table(possible: Mapping[str, str], proposed: str) -> Table:

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Request:
-    """Request for an act, with its ``arguments`` as text. An empty act only queries.
+    """Request for an act, with its ``arguments`` as text. An empty act only queries the situation.
 
     ``by`` is the name of the operator. If ``stops``, ``state`` or ``test_id`` have changed since the last answer,
     the act is refused. ``stop``, ``hold`` and ``note`` do not need these fields.
@@ -215,7 +215,7 @@ class SocketOperator:
         self.seen = Answer()
 
     def ask(self, act: str = "", by: str = "", **arguments: str) -> Answer:
-        """Request an act, and wait for its end; an empty act only queries. Raises the errors of :meth:`send`."""
+        """Request an act (empty: query the situation) and wait for its end. Raises the errors of :meth:`send`."""
         seen = self.seen
         self.seen = self.send(Request(act, arguments, by, seen.stops, seen.state, seen.test_id))
         return self.seen

@@ -52,7 +52,7 @@ SLOW, UNSENT = "e", "c"
 MOST = 0.3
 """Largest level that is proposed."""
 ROOM = 0.8
-"""Largest displacement at a proposed level, as a fraction of the elastic limit."""
+"""Largest expected displacement at a proposed level, as a fraction of the elastic limit."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class Step:
 class Ladder:
     """Rungs of ``scenario`` that are ``planned``, with their rehearsals.
 
-    ``level`` and the time ``ratio`` may be None until a rung needs them. ``code`` is the code that computes the
-    test, as it was when the ladder was built. ``abandoned`` returns True once the operator cancels rehearsals.
-    ``progress`` receives the sample and the number of samples.
+    ``level`` and the time ``ratio`` may be None until a rung needs them. ``code`` identifies the code that
+    computes the test, at the time when the ladder was built. ``abandoned`` returns True once the operator cancels
+    rehearsals. ``progress`` receives the sample and the number of samples.
     """
 
     scenario: Scenario
@@ -109,7 +109,7 @@ class Ladder:
         self._files, self.code = file_hashes(self.scenario), Code.of(self.scenario)
 
     def kept(self, folder: Path) -> Ladder:
-        """Return a ladder that reads copies of the files in ``folder``. Raises ConfigError if one has changed."""
+        """Return a ladder with copies of its files in ``folder``. Raises ConfigError if a file has changed."""
         scenario = with_copied_files(self.scenario, folder)
         now = file_hashes(scenario)
         if changed := [path for path, digest in self._files.items() if now[path] != digest]:
@@ -204,7 +204,7 @@ class Ladder:
         ).refuse()
 
     def proposed_level(self) -> float | None:
-        """Return a level at which a linear test stays below the elastic limits; None if a value is missing."""
+        """Return a level at which a linear test stays elastic; None without expected peaks or elastic limits."""
         expected = self.expected("g") if self._elastic else {}
         peaks = {axis: peak["displacement"] for axis, peak in expected.items() if peak["displacement"] > 0.0}
         levels = [ROOM * limit / peaks[axis] for axis, limit in self._elastic.items() if axis in peaks]
@@ -393,7 +393,7 @@ class ProcedureRunner(Test):
 
     @property
     def to_answer(self) -> list[str]:
-        """Unconfirmed checklist items or, if there are none, items whose confirmation can still be withdrawn."""
+        """Unconfirmed checklist items or, if all are confirmed, the items whose confirmation can be withdrawn."""
         return self.unconfirmed or (self._items if self.state is State.REFERENCED else [])
 
     @cached_property
@@ -416,7 +416,7 @@ class ProcedureRunner(Test):
         return "" if self.state is State.IDLE else "rehearsals are possible only before the rig is connected"
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Raises ActRefused also if a program would move or arm a real rig, or answer its checklist."""
+        """Raises ActRefused also if a program requests to move or arm a real rig, or to answer its checklist."""
         clear = str(arguments.pop("clear", ""))
         if not (ACTS[act].moves or act in (*MOTIONS, "checklist")):
             return ""
@@ -432,7 +432,7 @@ class ProcedureRunner(Test):
         return motion
 
     def motion(self, act: str, arguments: Mapping[str, object] | None = None) -> str:
-        """Return distance, speed and force of the motion of ``act`` as text; an empty string if nothing moves."""
+        """Return distance, speed and force of the motion of ``act`` as text; an empty string without motion."""
         if act == "unload":
             return _unloading_text(self, str((arguments or {}).get("to", "")))
         texts = {"check": _check_text, "position": _position_text, "run": _run_text, "resume": _run_text}
@@ -671,7 +671,7 @@ def _kn(value: float) -> str:
 
 
 def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
-    """Return the next act; empty at the end. ``unloads()`` decides whether to unload after the last rung."""
+    """Return the next act; ``""`` at the end. ``unloads()`` decides whether to unload after the last rung."""
     session, record, state, rung = runner.session, runner.record, runner.state, runner.next_rung
     if state is State.FINISHED or (state is State.IDLE and not rung):
         return ""

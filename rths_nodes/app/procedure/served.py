@@ -37,7 +37,7 @@ _FLAGS = {"true": True, "yes": True, "false": False, "no": False}
 class Served:
     """Connects a ``runner`` with the operator socket and the operator node.
 
-    ``page`` is the pid of this test's page, or 0 without a page. ``say`` must not block.
+    ``page`` is the pid of this test's page, or 0 without a page. ``say`` prints a text, and must not block.
     """
 
     def __init__(self, runner: ProcedureRunner, say: Callable[[str], object], page: int = 0) -> None:
@@ -214,7 +214,7 @@ def _parent(process: int) -> int:
 
 
 def _value(act: str, name: str, text: str) -> object:
-    """Return an argument of an act, converted from ``text``. Arguments without a conversion are strings."""
+    """Return an argument of an act, converted from ``text`` if it has a conversion."""
     try:
         if name == "seconds":
             return float(text)

@@ -131,7 +131,7 @@ def _write(board: Scoreboard, folder: Path, searches: Mapping[str, Tuned]) -> No
 
 
 def write_board(board: Scoreboard, settings: Mapping[str, str], path: Path) -> None:
-    """Write the page with ``settings`` (YAML) by compensator."""
+    """Write the page of ``board``, with the ``settings`` (YAML) of each compensator."""
     from rths_nodes.analysis.figures.drawing import on_page
     from rths_nodes.analysis.report.document import template, write_page
 
@@ -191,7 +191,7 @@ def markdown(board: Scoreboard) -> str:
 # Entries
 
 VERSION, FIRST = 2, 1
-"""``VERSION``: version of new entries. ``FIRST``: version whose statistics exclude failed runs; rows with
+"""``VERSION``: version of new entries. ``FIRST``: version whose statistics exclude failed runs; its rows with
 failures are not compared."""
 TOLERANCE = 1e-6
 LARGEST_FILE = 1 << 24

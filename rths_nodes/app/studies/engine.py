@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     import distributed
 
 WORTH_S = 15.0
-"""Total time of all runs in Python above which compiling saves time, s."""
+"""Total duration of runs in Python above which compilation saves time, s."""
 TRIED_S = 0.2
 WORTH = 100_000
 
 BUILT_S, FASTER = 1.0, 30.0
-"""``BUILT_S``: approximate time to build a compiled loop, s. ``FASTER``: speed of a compiled loop relative to a
-loop over kernels in Python."""
+"""``BUILT_S``: approximate time to build a compiled loop, s. ``FASTER``: speed of a compiled loop relative to the
+same loop in Python."""
 
 R = TypeVar("R")
 Tell = Callable[[float], None]
@@ -117,7 +117,7 @@ def processors() -> int:
 
 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
-    """Return the expected duration of ``samples`` samples, s; None if the duration is short or unknown.
+    """Return the expected duration of ``samples`` samples, s, or None if the duration is short or unknown.
 
     No external part is started.
     """
@@ -204,7 +204,7 @@ ORPHANED_S = 0.5
 """Time until a process notices the death of its parent, s."""
 IDLE_S = 10
 MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1073741824:glibc.malloc.hugetlb=1"
-"""glibc settings that keep the memory of freed arrays, in huge pages. Otherwise each run clears 8000 pages."""
+"""glibc settings that keep the memory of freed arrays, in huge pages. Without them, each run clears 8000 pages."""
 LIBRARIES = "OMP", "OPENBLAS", "MKL", "BLIS", "NUMBA", "NUMEXPR"
 ONE_THREAD = {"VECLIB_MAXIMUM_THREADS": "1"} | {f"{library}_NUM_THREADS": "1" for library in LIBRARIES}
 

@@ -167,7 +167,7 @@ def from_json(text: str, origin: str) -> Scenario:
 
 
 def decided(where: engine.Where, samples: float, scenarios: Sequence[Scenario], say: Say) -> engine.Where:
-    """Return ``where`` with the engine for all ``samples``. ``say`` reports why runs are not compiled."""
+    """Return ``where`` with the engine for a total of ``samples``. ``say`` reports why runs are not compiled."""
     where = replace(where, engine=where.engine_of(scenarios[0], samples))
     if where.engine == COMPILED:
         kinds = {tuple(type(part) for _, part, _ in scenario.parts()): scenario for scenario in scenarios}

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 SLOW = 5.0
 """Upper frequency of slow motions, Hz. The delay of slow motions is the initial delay of compensators."""
 MODELS = {"model", "inverse", "known"}
-"""Compensator parameters that describe the rig. A compensator with such parameters needs a value of at
-least one."""
+"""Compensator parameters that describe the rig. A compensator with such parameters needs a value for at least one
+of them."""
 RESOLUTION = identification.LINES / PERIODIC.period
 """Resolution of the responses, Hz: each interval contains ``LINES`` spectral lines of the noise."""
 
@@ -275,7 +275,7 @@ def blocks(scenario: Scenario) -> dict[str, Data]:
 
 
 def in_block(scenario: Scenario, law: Candidate, block: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings of ``law`` in a block, as changes of the scenario. The total lead is always the same."""
+    """Return the settings of ``law`` in a block, as changes of the scenario. All blocks have equal total lead."""
     settings = dict(law.settings)
     built = replace(scenario, [(["compensator"], settings)]).compensator
     if "lead" in declared(type(built)) and block:
@@ -364,7 +364,7 @@ class Score:
 
     ``median``, ``high`` and ``worst`` are magnitudes of each index; HIGH % of the runs do not exceed ``high``.
     ``failures`` is the number of unfinished runs. ``what`` is the reason why runs failed or why the compensator
-    took no part. ``place`` is the rank, empty without runs, with an = if the seeds do not separate neighbouring
+    took no part. ``place`` is the rank, empty without runs, with ``=`` if the seeds do not separate neighbouring
     ranks.
     """
 
@@ -520,7 +520,7 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
     """Return the rows of the scoreboard, best first.
 
     Rows are sorted by fraction of failed runs, then by the high percentile of ``index``. Rows with equal fractions
-    tie if their ranges over the noise seeds overlap.
+    tie if their ranges for the noise seeds overlap.
     """
     labels = np.array(table.columns[LAW])
     sizes = {name: table.magnitudes(name) for name in table.indices}
