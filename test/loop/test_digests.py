@@ -28,6 +28,7 @@ from rths_nodes.control.compensators.linear import Linear
 from rths_nodes.control.compensators.model_based import ModelBased
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.predefined import Predefined
+from rths_nodes.control.semi_active import ClippedOptimal
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -37,7 +38,6 @@ from rths_nodes.numerical.integrators.dynamics import ExplicitNewmark
 from rths_nodes.recording.run import Collector
 
 # All numbers in an object, to be digested, stored and restored.
-#
 # Floats and arrays of floats in attributes, slots, tuples, lists, deques, mappings by sorted keys and closures,
 # each object once, in an order that depends on names only. Random generators, code, modules and classes are left
 # out.
@@ -116,6 +116,9 @@ def _walk(value: Any, of_number: Callable[[Any], Any], seen: set[int]) -> Any:
         attributes = _walk(vars(value) | {"constants": (0.5 * value.dt, *value.constants)}, of_number, seen)
         _, *constants = attributes.pop("constants")
         vars(value).update(attributes, constants=value.constants._make(constants))
+    elif isinstance(value, ClippedOptimal):  # the stored order repeats the gain
+        attributes = _walk(vars(value) | {"gain": np.array(value._constants.gain[0])}, of_number, seen)
+        vars(value).update((name, attributes[name]) for name in vars(value))
     elif isinstance(value, WITH_ONE_STATE):
         attributes = _walk(_of_law(value), of_number, seen)
         vars(value).update((name, attributes[name]) for name in vars(value).keys() & attributes.keys())
