@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantities computed from a Run after the test: running indices, energies and the samples that are evaluated.
 
-The classes of ``loop/indices/tracking.py`` compute the indices, as during the test, up to rounding.
+The classes of ``loop/indices/tracking.py`` compute the indices here and during the test. The results differ only
+by rounding.
 """
 
 from __future__ import annotations

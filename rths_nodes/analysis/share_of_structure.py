@@ -30,7 +30,7 @@ LARGEST = 64
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Numerical and experimental part of a structure, and vibration of the whole structure.
+    """Numerical and experimental parts of a structure, and modes of the whole structure.
 
     Each part is mass (kg), damping (N s/m) and stiffness (N/m), ``(n_dof, n_dof)`` each. ``source`` is the origin
     of the experimental part. ``frequencies`` (Hz) and damping ``ratios`` of the whole structure are ``(m,)``;

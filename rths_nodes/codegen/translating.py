@@ -178,7 +178,8 @@ class Expressions(Scope):
             return Scalar(FLOAT, f"(double){wrapped(left.c)} / (double){wrapped(right.c)}")
         if isinstance(op, ast.Mod) and not self.never_negative(left.c + right.c):
             number, divisor = wrapped(left.c), wrapped(right.c)
-            return Scalar(INT, f"({number} % {divisor} + {divisor}) % {divisor}")  # Python: sign of the divisor
+            # in Python, the remainder has the sign of the divisor
+            return Scalar(INT, f"({number} % {divisor} + {divisor}) % {divisor}")
         first, second = PLAIN.get(sign, ("", ""))
         return Scalar(INT if integral else FLOAT, f"{wrapped(left.c, first)} {sign} {wrapped(right.c, second)}")
 

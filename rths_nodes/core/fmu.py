@@ -172,7 +172,7 @@ class Description:
         return variable
 
     def factor(self, path: str, variable: ScalarVariable, quantity: str, stated: object) -> float:
-        """Return the factor to SI of ``variable``, from its declared unit, or else from the ``stated`` unit.
+        """Return the factor that converts ``variable`` to SI: from its declared unit, or else from ``stated``.
 
         Raises ConfigError if the unit does not fit ``quantity``.
         """

@@ -51,7 +51,7 @@ def equal(one: Array, other: Array) -> bool:
 
 
 class Recent:
-    """Caches the last ``count`` results of a computation by input arrays. Results are read-only."""
+    """Caches the last ``count`` results of a computation, with its input arrays as keys. Results are read-only."""
 
     def __init__(self, count: int) -> None:
         self._count, self._pairs = count, list[tuple[tuple[Array, ...], Array]]()

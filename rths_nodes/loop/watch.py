@@ -131,7 +131,7 @@ class WatchPulse:
 
 @params
 class WatchSection:
-    """A watcher with its own sensors on another computer, and its pulse."""
+    """Settings of a watcher on another computer: sensors, watched axes, and the pulse to the interlock."""
 
     sensors: WatchSensors = section(WatchSensors, "connection to the sensors of the watcher")
     pulse: WatchPulse = section(WatchPulse, "the pulse to the interlock")

@@ -32,7 +32,7 @@ ARROWS: dict[State, tuple[State, ...]] = {
     State.POSITIONING: (State.POSITIONED, State.STOPPING),
     # HELD if the rig did not follow for a time, because its position may differ
     State.POSITIONED: (State.ARMED, State.HELD, State.FINISHED, State.TRIPPED),
-    # the operator or the rig disarms before any motion
+    # HELD if the operator or the rig disarms before any motion
     State.ARMED: (State.RUNNING, State.HELD, State.TRIPPED),
     State.RUNNING: (State.STOPPING, State.HELD),
     State.STOPPING: (State.HELD, State.TRIPPED),

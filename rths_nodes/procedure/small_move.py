@@ -54,8 +54,8 @@ STAGES = (0.25, 0.5, 1.0)
 CAUTION = 0.1
 """Largest accepted error of the displacement in motion, as a fraction of the travel."""
 OTHER = 0.3
-"""Largest accepted motion of another axis, as a fraction of the travel. It is not zero, because one specimen
-couples its actuators."""
+"""Largest accepted motion of another axis, as a fraction of the travel. It is not zero, because actuators on one
+specimen are coupled."""
 SAME_FORCE = 0.03
 """Largest accepted relative difference between measured and commanded force."""
 FORCE_CAUTION = 0.2

@@ -59,8 +59,8 @@ SOFTER = 0.05
 TOLERANCE = 0.5
 """Default tolerance of the error, % of the rms of the target."""
 AT_FLOOR = 2.0
-"""Largest ratio of error to noise at which an iteration has converged. The difference of two equal runs has a
-ratio of sqrt(2)."""
+"""Largest ratio of error to noise at which an iteration has converged. The difference of two runs that differ only
+in noise has a ratio of sqrt(2)."""
 UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
 LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
 """Specimens whose force is linear in their motion, provided that their inner specimens are linear."""
@@ -85,8 +85,8 @@ class Row:
 
     ``error`` (%) is the remaining error, ``noise`` (%) the noise below the cut-off, and ``residual`` (%) the
     residual of whole histories. ``missed`` (m rms) is the target minus the displacement, at all frequencies.
-    ``true`` (%) is the error of a simulator's true displacement, relative to the target in the mode ``tracking``,
-    otherwise relative to the response of the structure computed in one piece. ``answer`` is the force of each
+    ``true`` (%) is the error of a simulator's true displacement. In the mode ``tracking`` it is relative to the
+    target, otherwise to the response of the structure computed in one piece. ``answer`` is the force of each
     specimen, relative to its force for the same motion in the first run. ``command``, ``velocity`` and ``force``
     are peaks relative to the first run.
     """

@@ -55,7 +55,7 @@ def page_arguments(add: arguments.Arguments) -> None:
         stop_from_anywhere="allow viewers on other machines to stop the rig",
     )
     add("--recordings DIR", "folder whose recordings are shown", "runs")
-    add.hidden("--parent", type=int, default=0)  # pid of the process with which the page ends
+    add.hidden("--parent", type=int, default=0)  # the page exits when the process with this pid exits
     add.hidden("--behind", type=int, default=0)  # descriptor of the front process's socket
     add.hidden("--restarted", action="store_true")
 

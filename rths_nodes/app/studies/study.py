@@ -92,7 +92,8 @@ class Row:
     """Run of a study, with the ``scenario`` as text.
 
     For an invalid scenario, ``reason`` is set and ``scenario`` is empty. ``key`` identifies the scenario, the
-    contents of its files and the version of this package; also the process, if a component is in no package.
+    contents of its files and the version of this package. If a component does not belong to a package, ``key``
+    also identifies the process.
     """
 
     number: int

@@ -218,6 +218,7 @@ def corrected(
 
 
 def within(row: Four, low: Four, high: Four) -> Four:
+    """Limit four coefficients to their bounds."""
     a, b, c, d = row
     e, f, g, h = low
     p, q, r, s = high

@@ -107,6 +107,7 @@ def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
 
 
 def within(value: float, most: float) -> float:
+    """Limit ``value`` to the range +-``most``."""
     if value > most:
         return most
     return -most if value < -most else value

@@ -338,7 +338,7 @@ class SessionParams:
 
 
 class SessionPort(WarningPort):
-    """Port of a rig whose receiver bridges lost Commands, brakes and holds.
+    """Port of a rig whose receiver bridges lost Commands, and then brakes and holds the rig.
 
     Subclasses add ``Params`` and the transport.
     """

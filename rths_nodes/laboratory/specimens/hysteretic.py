@@ -119,7 +119,7 @@ def slipping_rate(k: Numbers, s: tuple[float, float], x: float, v: float) -> tup
     ratio = (stiffness * u + q) / slip_force
     sticking = 1.0
     if ratio * v > 0.0:
-        # never negative: a long step that overshoots the slip force must not reverse the rubber
+        # never negative: a long step that overshoots the slip force must not reverse the deformation
         sticking = 1.0 - power(abs(ratio), exponent) if abs(ratio) < 1.0 else 0.0
     deformation = v * sticking
     return deformation, relaxing * deformation - q / time

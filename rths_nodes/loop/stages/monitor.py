@@ -64,9 +64,9 @@ class LoadTracking:
 class MonitorStage:
     """Pairs Targets, Commands and Measurements by number and feeds the ``monitor`` in order.
 
-    ``n_dof`` is the number of degrees of freedom in a Target. ``reference_energy`` (J) scales energy errors. With
-    ``spread``, the caller processes the chunks of the delay (``monitor.work``); otherwise each chunk is processed
-    at its last sample. With ``live``, curves are collected.
+    ``n_dof`` is the number of degrees of freedom in a Target. ``reference_energy`` (J) scales energy errors. The
+    delay is computed in chunks of samples. With ``spread``, the caller processes the chunks (``monitor.work``);
+    otherwise each chunk is processed at its last sample. With ``live``, curves are collected.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class MonitorStage:
         assert self.live is not None
         target, moved, force = every
         aimed, n, indicator = moved, len(self.monitor.names), self.monitor.tracking.indicator
-        if len(moved) > n:  # force axes, in force mode
+        if len(moved) > n:  # the test has force axes
             loaded = [len(modes) > i and modes[i] == MODE_FORCE for i in range(n, len(moved))]
             aimed = moved[:n] + [value if on else math.nan for value, on in zip(force[n:], loaded, strict=True)]
             indicator = indicator + [math.nan] * (len(moved) - n)

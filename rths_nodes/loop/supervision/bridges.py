@@ -113,7 +113,7 @@ LOAD_SHARE = 0.99
 """Fraction of the force rate limit at which force axes return to the Commands, below 1 to avoid a trip."""
 
 STEEPEST = 1.875
-"""Largest slope of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
+"""Largest magnitude of the slope of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
 
 
 _POLYNOMIALS = np.zeros((3, 3, 6))

@@ -591,6 +591,7 @@ class ChenRicles(Dynamics):
         def advance(
             k: OfCr, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
         ) -> Moving:
+            """Advance displacement and velocity by the CR algorithm."""
             alpha, dt = k
             x, v, _, _, _, _, _, of_method, _ = s
             increment = dt * product(alpha, exact)
@@ -642,6 +643,7 @@ class KolayRicles(Dynamics):
         def advance(
             k: OfKr, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
         ) -> Moving:
+            """Advance displacement and velocity by the KR-alpha algorithm."""
             alpha1, weight, alpha_f, kept, faded, share, dt = k
             x, v, _, _, _, _, _, (earlier, change), _ = s
             if index == 0:

@@ -231,7 +231,7 @@ class Bench:
 
     @contextmanager
     def acted(self, words: str, seen: Callable[[Row], str], loses_rig: bool = False) -> Iterator[str]:
-        """Context of a session in which the operator acts while all axes move to and fro slowly.
+        """Context of a session in which the operator acts while all axes move slowly back and forth.
 
         The context yields the first text of ``seen(row)``, or an empty string after the timeout. If the action
         ``loses_rig``, an error of the port counts as a text. If the operator acts before the motion, begin again.

@@ -97,7 +97,7 @@ LONGEST_REPORT = 4000
 """Largest final report, bytes."""
 LOOK_S = 0.05
 HANGS_S = 20.0
-"""Time without CPU after which a node is hung, s. A healthy node wakes every 20 ms, computes, or writes."""
+"""Time without CPU after which a node counts as hung, s. A healthy node wakes every 20 ms, computes, or writes."""
 STOPPED_S = 2.0
 """Longest wait after the test for a node that a signal has suspended, s."""
 PARENT = "RTHS_PARENT"

@@ -600,7 +600,7 @@ class Handshake:
             self._phase.to(Phase.GONE)
 
     def duplicated(self) -> bool:
-        """Return True while two nodes have the same peer's name. Refuse the test after ``DUPLICATE_NS``."""
+        """Return True while two nodes have one peer's name. Refuse the test if this lasts ``DUPLICATE_NS``."""
         duplicates, now = self._topics.duplicate_names(self._peers), self._now()
         self._duplicate_since = (self._duplicate_since or now) if duplicates else 0
         if duplicates and now - self._duplicate_since > DUPLICATE_NS:
