@@ -90,12 +90,13 @@ def ended_well(run: Launch) -> bool:
 
 def test_page_shows_test_and_ends_with_it(launch):
     pytest.importorskip("aiohttp")
-    run = launch(f"overrides:={SHORT}", "pace:=realtime", "page:=true", "page_port:=0", "directory:=run")
+    run = launch(f"overrides:={LONG}", "pace:=realtime", "page:=true", "page_port:=0", "directory:=run")
     run.wait_for(lambda: "the page of /rths is at http://127.0.0.1:" in run.output)
     address = re.search(r"is at (http://[0-9.:]+)/", run.output)[1]
     with urllib.request.urlopen(f"{address}/situation", timeout=5.0) as answer:
         assert "age" in json.load(answer)
-    assert ended_well(run), run.output
+    os.kill(run.popen.pid, signal.SIGINT)
+    assert run.end() == 1, run.output
     assert run.clean() == {*NODES, "page"}
 
 
