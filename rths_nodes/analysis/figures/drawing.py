@@ -19,6 +19,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
 from rths_nodes.analysis.histories import Evaluation
@@ -257,9 +258,14 @@ class Drawing(Figure):
         if entries:
             across = columns_of([*entries], self.get_figwidth())
             lines = math.ceil(len(entries) / across) + len(heading.splitlines())
-            self.set_figheight(self.get_figheight() + LINE * lines)
-            above = {"loc": "outside upper left", "ncols": across, "title": heading, "alignment": "left"}
+            height = self.get_figheight() + LINE * lines
+            self.set_figheight(height)
+            above = {"loc": "upper left", "ncols": across, "title": heading, "alignment": "left"}
             self.legend([*entries.values()], [*entries], **above)
+            # matplotlib 3.6 cannot place a legend outside of the panels: reserve its height
+            layout = self.get_layout_engine()
+            assert isinstance(layout, ConstrainedLayoutEngine)
+            layout.set(rect=(0.0, 0.0, 1.0, 1.0 - LINE * lines / height))
         elif heading:
             self.suptitle(heading, x=0.01, ha="left")
         self.align_ylabels()
