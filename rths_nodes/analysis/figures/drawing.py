@@ -19,7 +19,6 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
 from rths_nodes.analysis.histories import Evaluation
@@ -257,15 +256,13 @@ class Drawing(Figure):
         heading = self.heading if printed() is None else ""
         if entries:
             across = columns_of([*entries], self.get_figwidth())
-            lines = math.ceil(len(entries) / across) + len(heading.splitlines())
-            height = self.get_figheight() + LINE * lines
+            reserved = LINE * (math.ceil(len(entries) / across) + len(heading.splitlines()))
+            height = self.get_figheight() + reserved
             self.set_figheight(height)
             above = {"loc": "upper left", "ncols": across, "title": heading, "alignment": "left"}
             self.legend([*entries.values()], [*entries], **above)
-            # matplotlib 3.6 cannot place a legend outside of the panels: reserve its height
-            layout = self.get_layout_engine()
-            assert isinstance(layout, ConstrainedLayoutEngine)
-            layout.set(rect=(0.0, 0.0, 1.0, 1.0 - LINE * lines / height))
+            # matplotlib 3.6 cannot place a legend outside of the panels
+            self.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, 1.0 - reserved / height))
         elif heading:
             self.suptitle(heading, x=0.01, ha="left")
         self.align_ylabels()
