@@ -24,13 +24,15 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.ros.names import STOPS
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler, Middleware  # Middleware is newer than the lowest version of aiohttp
 
 LARGEST_BODY = 4096
 """Maximum size of the body of a request, bytes."""
