@@ -159,7 +159,8 @@ def _foreign(name: str, value: object) -> str:
         return ""
     if isinstance(value, FunctionType):
         return foreign(value)
-    return "" if is_plain(value) or isinstance(value, (ModuleType, type, BuiltinFunctionType)) else name
+    # before numpy 2, ufuncs have no __module__
+    return "" if is_plain(value) or isinstance(value, (ModuleType, type, BuiltinFunctionType, np.ufunc)) else name
 
 
 def is_plain(value: object) -> bool:
