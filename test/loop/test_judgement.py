@@ -93,9 +93,9 @@ ROWS: list[tuple[Any, ...]] = [
     *(
         ("level_of_rig_is_weaker", {V + "force": dict(LEVEL)}, f"levels.force{part}", f"{SETS}.levels{changed}")
         for changed, part in {
-            "=null": " = left out: must not be weaker than in the rig file (minimum = -100000 N, maximum = 1",
+            "=null": " = left out: must not be weaker than on its rig (minimum = -100000 N, maximum = 1",
             "={displacement: {maximum: 0.1}}": " = left out: must not be weaker",
-            ".force.maximum=1.1e5": ": must not be weaker than in the rig file (minimum = -100000 N, maximum = "
+            ".force.maximum=1.1e5": ": must not be weaker than on its rig (minimum = -100000 N, maximum = "
             "100000 N, persistence = 2 samples, action = hold), but is minimum = -100000 N, maximum = 110000 N, ",
             ".force.minimum=null": ": must not be weaker",
             ".force.persistence=3": ": must not be weaker",
@@ -105,11 +105,11 @@ ROWS: list[tuple[Any, ...]] = [
     *(
         ("level_of_rig_is_weaker", OF_WHOLE_RIG, part, changed)
         for changed, part in {
-            "levels=null": "levels.bridged_share: must not be weaker than in the rig file (maximum = 0.05, ",
+            "levels=null": "levels.bridged_share: must not be weaker than on its rig (maximum = 0.05, ",
             "levels.bridged_share.maximum=0.9": "but is maximum = 0.9, persistence = 1 sample, action = stop",
             "levels.expressions.power.maximum=1e9": "levels.expressions.power: must not be weaker",
             "levels.expressions.power.of=force.story_1*command.story_1": "levels.expressions.power: must not",
-            "bridge.max_bridge=0.03": "bridge.max_bridge = 0.03 s: must be <= 0.005 s, the value of the rig file",
+            "bridge.max_bridge=0.03": "bridge.max_bridge = 0.03 s: must be <= 0.005 s, the value of its rig",
             "monitor.energy_error_percent=null": "monitor.energy_error_percent = left out: must be <= 4 %",
         }.items()
     ),
@@ -303,6 +303,15 @@ def test_whole_rig_may_be_narrowed(tmp_path: Path) -> None:
     assert problems(tmp_path, OF_WHOLE_RIG, sets) == {}
     emulated = OF_WHOLE_RIG | {"port.emulator": True, "port.address": "127.0.0.1"}
     assert REFUSED not in problems(tmp_path, emulated, ["levels=null", "bridge.max_bridge=0.03"])
+
+
+def test_scenario_on_a_rig_keeps_bounds_of_the_rig(tmp_path: Path) -> None:
+    on_rig = files.load("chen_ricles_2010", rig=rig_file(tmp_path, OF_WHOLE_RIG))
+    weaker = ["levels.bridged_share.maximum=0.9", "bridge.max_bridge=0.03", "monitor.energy_error_percent=null"]
+    for scenario in (on_rig, on_rig.data()):
+        with pytest.raises(ConfigError) as refused:
+            files.load(scenario, weaker)
+        assert len(refused.value.problems) == len(weaker)
 
 
 def test_force_error_beyond_force_is_refused() -> None:

@@ -25,7 +25,7 @@ from rths_nodes.core.validation import is_section, opened, to_data
 from rths_nodes.core.yaml_text import parse, source_of
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.rig_file import REMOVED, RigFile, on_rig, refuse_wider
-from rths_nodes.loop.scenario.schema import Case, Scenario
+from rths_nodes.loop.scenario.schema import Case, Scenario, simulation
 
 SCENARIO, RIG, SETTINGS = "scenario", "rig", "settings"
 FOLDERS = {SCENARIO: "scenarios", RIG: "rigs", SETTINGS: "settings"}
@@ -74,8 +74,8 @@ def load(
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
     With a ``rig`` file, the scenario runs on that rig. Overrides are applied last. Neither overrides nor a case of
-    a scenario that is already on a rig can widen limits of the axes. On a real rig, overrides cannot weaken
-    levels, ``bridge.max_bridge`` or bounds of ``monitor``. Raises ConfigError if the scenario is invalid.
+    a scenario that is already on a rig can widen limits of the axes. On a real rig, they cannot weaken levels,
+    ``bridge.max_bridge`` or bounds of ``monitor`` either. Raises ConfigError if the scenario is invalid.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -103,8 +103,12 @@ def load(
         stages += [("", noted), *changes]
     loaded = built(data, stages) if stages or not isinstance(scenario, Scenario) else scenario
     refuse_wider(before, opened(loaded), loaded.moved_axes)
-    if on is not None and changes:
-        judgement.refuse_weaker(loaded, on, None if on.levels is None else before["levels"])
+    if changes and loaded.rig_file is not None and not simulation(loaded):
+        if on is None:
+            stated = built(before, [])
+            judgement.refuse_weaker(loaded, stated, stated.levels)
+        else:
+            judgement.refuse_weaker(loaded, on, None if on.levels is None else before["levels"])
     judgement.refuse(loaded)
     return loaded
 

@@ -17,7 +17,7 @@ from rths_nodes.loop.scenario.judgement import rig as rig_rules
 from rths_nodes.loop.scenario.judgement import structure
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, RULES, Judgement, Seen
 from rths_nodes.loop.scenario.rig_file import RigFile
-from rths_nodes.loop.scenario.schema import Scenario, simulation
+from rths_nodes.loop.scenario.schema import Scenario
 
 __all__ = ["RULES", "Judgement", "cautions", "refuse", "refuse_weaker"]
 
@@ -28,11 +28,10 @@ def refuse(scenario: Scenario, simulated: bool = True) -> None:
     Problems(judgement.words for judgement in _judgements(seen, REFUSED)).refuse()
 
 
-def refuse_weaker(scenario: Scenario, rig: RigFile, levels: WholeLevels | None) -> None:
-    """Raise ConfigError if a level or bound in the scenario is weaker than in the file of a real ``rig``."""
-    if not simulation(scenario):
-        (rule,) = (rule for rule in RULES if rule.name == rig_rules.WEAKER)
-        Problems(map(rule.text, rig_rules.weaker_than_rig(scenario, rig, levels))).refuse()
+def refuse_weaker(scenario: Scenario, rig: RigFile | Scenario, levels: WholeLevels | None) -> None:
+    """Raise ConfigError if a level or bound is weaker than in the rig file, or than in the scenario before."""
+    (rule,) = (rule for rule in RULES if rule.name == rig_rules.WEAKER)
+    Problems(map(rule.text, rig_rules.weaker_than_rig(scenario, rig, levels))).refuse()
 
 
 def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:

@@ -278,7 +278,7 @@ def _weaker(path: str, levels: Mapping[str, Level], of_rig: Mapping[str, Level])
     for name, rig in of_rig.items():
         level = levels.get(name)
         if rig.acts and _is_weaker(level, rig):
-            text = f"must not be weaker than in the rig file ({_shown(name, rig)})"
+            text = f"must not be weaker than on its rig ({_shown(name, rig)})"
             now = f", but is {_shown(name, level)}" if level else ""
             yield Found(WEAKER, f"{path}.{name}", "" if level else "left out", text + now)
 
@@ -305,14 +305,14 @@ def _weaker_level(seen: Seen) -> Iterator[Found]:
             yield from _weaker(f"{path}.limits.levels", present, rig.limits.levels.in_effect())
 
 
-def weaker_than_rig(scenario: Scenario, rig: RigFile, levels: WholeLevels | None) -> Iterator[Found]:
+def weaker_than_rig(scenario: Scenario, rig: RigFile | Scenario, levels: WholeLevels | None) -> Iterator[Found]:
     if levels is not None:
         present = scenario.levels.in_effect(False, scenario.servo_rate)
         yield from _weaker("levels", present, {name: level for name in WHOLE if (level := getattr(levels, name))})
         yield from _weaker("levels.expressions", present, levels.expressions)
         for name, quantity in levels.quantities.items():
             if scenario.levels.quantities.get(name) != quantity:
-                yield Found(WEAKER, f"levels.quantities.{name}", "", "must be as in the rig file")
+                yield Found(WEAKER, f"levels.quantities.{name}", "", "must be as on its rig")
     bounds: list[tuple[str, object, object, str]] = [("bridge", rig.bridge, scenario.bridge, "max_bridge")]
     bounds += [("monitor", rig.monitor, scenario.monitor, key) for key in INDICES]
     for path, stated, now, key in bounds:
@@ -320,7 +320,7 @@ def weaker_than_rig(scenario: Scenario, rig: RigFile, levels: WholeLevels | None
         if most is not None and (value is None or value > most):
             unit = declared(type(now))[key].unit
             shown = "left out" if value is None else show(value, unit)
-            text = f"must be <= {show(most, unit)}, the value of the rig file"
+            text = f"must be <= {show(most, unit)}, the value of its rig"
             yield Found(WEAKER, f"{path}.{key}", shown, text)
 
 
