@@ -197,7 +197,7 @@ def _read(path: Path) -> Run:
     run = read_run(path)
     if (test := procedure.of_recording(path)) is None:
         return run
-    record = test.record
+    record, _ = test
     facts = {"operator": record.operator, "specimen": record.specimen.id, "test": record.test_id}
     facts |= {"laboratory": record.laboratory, "client": record.client}
     return replace(run, information=run.information | {key: value for key, value in facts.items() if value})
