@@ -17,6 +17,7 @@ import os
 import stat
 import struct
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -145,7 +146,8 @@ class PageServer:
         self._operating, self._folder = operating, folder and folder.resolve()
         self._procedure: dict[str, object] | None = None
         self._watchers = 0
-        self._rate, self._user = connections.Rate(), user_name(os.getuid())
+        self._sent: dict[str, deque[float]] = {}
+        self._user = user_name(os.getuid())
         self._text: tuple[object, float, str] = "", 0.0, ""
         self._files = {
             path: ((files(__package__) / "static" / name).read_bytes(), kind)
@@ -175,7 +177,7 @@ class PageServer:
         if request.method == "POST":
             if why := connections.why_not(request.headers, remote, self._address, open_to_others=False):
                 return refused(403, why)
-        elif not self._rate.admits(remote):
+        elif not connections.admits(self._sent, remote, time.monotonic()):
             return refused(429, connections.TOO_MANY)
         return await handler(request)
 
