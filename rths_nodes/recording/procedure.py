@@ -102,7 +102,7 @@ OfProcedure = tuple[ProcedureRecord, RungRecord | None]
 
 
 def with_rung(record: ProcedureRecord, folder: str) -> OfProcedure:
-    """Return ``record`` and its last rung that was recorded in ``folder``."""
+    """Return ``record`` and its last rung with a recording in ``folder``."""
     return record, next((rung for rung in reversed(record.rungs) if folder and rung.recording == folder), None)
 
 

@@ -195,7 +195,7 @@ class WatchLoop:
 
 @contextmanager
 def watch_record(path: Path, name: str) -> Iterator[Callable[..., None]]:
-    """Provide the function ``tell(event, text, ...)``, which appends an event to a file and prints it.
+    """Provide a function of event and text, which appends the event to a file and prints it.
 
     Two threads write and print, without delaying the pulses or each other. Raises ConfigError if the file cannot
     be written.
