@@ -517,12 +517,12 @@ def entry_values(arguments: Iterable[tuple[object, Fixed, bool]]) -> list[Value]
     """
     numbers, arrays = count(), count()
 
-    def of(value: object, fixed: Fixed, lengths: bool) -> Value:
+    def value_of(value: object, fixed: Fixed, lengths: bool) -> Value:
         if isinstance(value, np.ndarray):
             return _array(value, f"arrays[{next(arrays)}]", lengths)
         if isinstance(value, (tuple, list, bytes)):
             parts = zip(value, fixed if isinstance(fixed, tuple) else (fixed,) * len(value), strict=True)
-            return Tup(tuple(of(*part, lengths) for part in parts), field_names(value))
+            return Tup(tuple(value_of(*part, lengths) for part in parts), field_names(value))
         if not isinstance(value, (bool, int, float, np.generic)):
             return Plain(value)
         kind = kind_of_number(value)
@@ -530,7 +530,7 @@ def entry_values(arguments: Iterable[tuple[object, Fixed, bool]]) -> list[Value]
             return constant(value)
         return Scalar(kind, f"numbers[{next(numbers)}].{FIELDS[kind]}")
 
-    return [of(*argument) for argument in arguments]
+    return [value_of(*argument) for argument in arguments]
 
 
 def _array(array: npt.NDArray[np.generic], c: str, lengths: bool) -> Arr:
