@@ -17,7 +17,7 @@ The module adds a signed delay, from a parabola through the peak of the correlat
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -120,83 +120,85 @@ def published_indices(evaluation: Evaluation) -> Published:
         raise ConfigError(
             "indices = 'marths_2023': require the frame of this benchmark, with 29 degrees of freedom and 2 axes"
         )
-    compared, indices = _compared(evaluation, several), _multi_axial if several else _benchmark
-    measured = indices(evaluation, False, compared)
+    targets = [scale_of(target) for target in run.target[rows_of(evaluation.counted)].T]
+    indices = (_multi_axial if several else _benchmark)(evaluation, targets)
+    measured = indices(False)
     if not evaluation.true_is_known:
         return Published(measured, {})
     rows = rows_of(evaluation.counted)
-    columns = run.displacement[rows].T, run.true_displacement[rows].T, compared.targets
+    columns = run.displacement[rows].T, run.true_displacement[rows].T, targets
     floors = [PERCENT * float(np.std(m - true) / y[0]) for m, true, y in zip(*columns, strict=True)]
     names = [name for name in BESIDE[evaluation.scenario.indices] if name.startswith("noise_floor")]
-    return Published(measured | dict(zip(names, floors, strict=False)), indices(evaluation, True, compared))
+    return Published(measured | dict(zip(names, floors, strict=False)), indices(True))
 
 
-class _Compared(NamedTuple):
-    """Holds results that the indices of measured and of true displacement have in common.
-
-    ``numerical`` and ``exact`` are displacements of numerical substructure and reference structure at ``steps``,
-    ``(n_steps, n_dof)`` m. ``driven`` is the displacement of the reference structure at the axis of the RTHS
-    benchmark. ``stories`` are errors of floors without a sensor. ``targets`` are scales of the axes' targets.
-    """
-
-    steps: Indices
-    numerical: Array
-    exact: Array
-    driven: Array
-    stories: dict[str, float]
-    targets: list[Scale]
+Compute = Callable[[bool], dict[str, float]]
+"""Function that returns the indices of the measured displacement or, if its argument is true, of the true one."""
 
 
-def _compared(evaluation: Evaluation, several: bool) -> _Compared:
+def _multi_axial(evaluation: Evaluation, targets: Sequence[Scale]) -> Compute:
+    steps, computed, exact = _at_steps(evaluation)
+    stories = _stories(computed, exact, STORIES)
+
+    def indices(true: bool) -> dict[str, float]:
+        samples, run, displacement = rows_of(evaluation.counted), evaluation.run, evaluation.displacement(true)
+        values: dict[str, float] = {}
+        for axis, tracked in enumerate(evaluation.tracked(true).values()):
+            y, m = run.target[samples, axis], displacement[samples, axis]
+            values[f"tracking_delay_{axis + 1}_ms"] = MS * evaluation.scenario.dt * signed_lag(y, m)
+            values[f"signed_delay_{axis + 1}_ms"] = MS * tracked["delay_s"]
+            values |= errors_of("tracking_", f"_{axis + 1}", m - y, targets[axis])
+        driven = displacement[steps * evaluation.scenario.samples_per_step]
+        node = evaluation.assembly.fresh("setup").poses(driven)[:, NODE]
+        for column, name in enumerate(("x", "theta")):
+            m, y, r = node[:, column], computed[:, NODE[column]], exact[:, NODE[column]]
+            values[f"node_delay_{name}_ms"] = MS * evaluation.scenario.step * signed_lag(y, m)
+            values |= errors_of("node_", f"_{name}", m - y, scale_of(y))
+            values |= errors_of("reference_", f"_{name}", m - r, scale_of(r))
+        values |= stories
+        order = (*ORDERS["marths_2023"][CODE], *values)
+        return {name: values[name] for name in dict.fromkeys(order)}
+
+    return indices
+
+
+def _benchmark(evaluation: Evaluation, targets: Sequence[Scale]) -> Compute:
+    steps, computed, exact = _at_steps(evaluation)
+    structure = evaluation.assembly.full_structure
+    assert structure is not None  # reference_displacement requires a structure
+    columns = {name: column for column, name in enumerate(evaluation.run.dof_names)}
+    upper = enumerate(structure.names[1:], 2)  # the recorded columns of the floors above the first
+    stories = _stories(computed, exact, {str(floor): columns[name] for floor, name in upper if name in columns})
+    driven = axes_of(evaluation.assembly, exact)[:, 0]
+
+    def indices(true: bool) -> dict[str, float]:
+        samples, displacement = rows_of(evaluation.counted), evaluation.displacement(true)
+        y, m = evaluation.run.target[samples, 0], displacement[samples, 0]
+        values = {
+            "tracking_delay_ms": MS * evaluation.scenario.dt * published_lag(y, m, evaluation.delays(true)[0]),
+            "signed_delay_ms": MS * next(iter(evaluation.tracked(true).values()))["delay_s"],
+        }
+        at_steps = displacement[rows_of(steps * evaluation.scenario.samples_per_step), 0]
+        values |= errors_of("tracking_", "", m - y, targets[0])
+        return values | errors_of("", "_1", at_steps - driven, scale_of(driven)) | stories
+
+    return indices
+
+
+def _at_steps(evaluation: Evaluation) -> tuple[Indices, Array, Array]:
+    """Return steps, and displacements of numerical substructure and reference, ``(n_steps, n_dof)`` m each."""
     steps = steps_of(evaluation)
-    numerical = np.asfortranarray(evaluation.run.dof_displacement[rows_of(steps)])
-    exact = np.asfortranarray(reference_displacement(evaluation.assembly)[rows_of(steps - evaluation.first_step)])
-    floors = STORIES
-    if not several:  # use the recorded columns of the floors above the first
-        structure = evaluation.assembly.full_structure
-        assert structure is not None  # reference_displacement requires a structure
-        columns = {name: column for column, name in enumerate(evaluation.run.dof_names)}
-        upper = enumerate(structure.names[1:], 2)
-        floors = {str(floor): columns[name] for floor, name in upper if name in columns}
-    stories: dict[str, float] = {}
+    computed = np.asfortranarray(evaluation.run.dof_displacement[rows_of(steps)])
+    exact = reference_displacement(evaluation.assembly)[rows_of(steps - evaluation.first_step)]
+    return steps, computed, np.asfortranarray(exact)
+
+
+def _stories(computed: Array, exact: Array, floors: Mapping[str, int]) -> dict[str, float]:
+    """Return the errors of floors without a sensor; ``floors`` has the column of each floor by name."""
+    errors: dict[str, float] = {}
     for name, dof in floors.items():
-        stories |= errors_of("", f"_{name}", numerical[:, dof] - exact[:, dof], scale_of(exact[:, dof]))
-    driven = exact if several else axes_of(evaluation.assembly, exact)
-    targets = [scale_of(target) for target in evaluation.run.target[rows_of(evaluation.counted)].T]
-    return _Compared(steps, numerical, exact, driven, stories, targets)
-
-
-def _multi_axial(evaluation: Evaluation, true: bool, compared: _Compared) -> dict[str, float]:
-    samples, run, displacement = rows_of(evaluation.counted), evaluation.run, evaluation.displacement(true)
-    values: dict[str, float] = {}
-    for axis, tracked in enumerate(evaluation.tracked(true).values()):
-        y, m = run.target[samples, axis], displacement[samples, axis]
-        values[f"tracking_delay_{axis + 1}_ms"] = MS * evaluation.scenario.dt * signed_lag(y, m)
-        values[f"signed_delay_{axis + 1}_ms"] = MS * tracked["delay_s"]
-        values |= errors_of("tracking_", f"_{axis + 1}", m - y, compared.targets[axis])
-    driven = displacement[compared.steps * evaluation.scenario.samples_per_step]
-    node = evaluation.assembly.fresh("setup").poses(driven)[:, NODE]
-    for column, name in enumerate(("x", "theta")):
-        m, y, r = node[:, column], compared.numerical[:, NODE[column]], compared.exact[:, NODE[column]]
-        values[f"node_delay_{name}_ms"] = MS * evaluation.scenario.step * signed_lag(y, m)
-        values |= errors_of("node_", f"_{name}", m - y, scale_of(y))
-        values |= errors_of("reference_", f"_{name}", m - r, scale_of(r))
-    values |= compared.stories
-    order = (*ORDERS["marths_2023"][CODE], *values)
-    return {name: values[name] for name in dict.fromkeys(order)}
-
-
-def _benchmark(evaluation: Evaluation, true: bool, compared: _Compared) -> dict[str, float]:
-    samples, displacement = rows_of(evaluation.counted), evaluation.displacement(true)
-    y, m = evaluation.run.target[samples, 0], displacement[samples, 0]
-    indices = {
-        "tracking_delay_ms": MS * evaluation.scenario.dt * published_lag(y, m, evaluation.delays(true)[0]),
-        "signed_delay_ms": MS * next(iter(evaluation.tracked(true).values()))["delay_s"],
-    }
-    at_steps = displacement[rows_of(compared.steps * evaluation.scenario.samples_per_step), 0]
-    indices |= errors_of("tracking_", "", m - y, compared.targets[0])
-    driven = compared.driven[:, 0]
-    return indices | errors_of("", "_1", at_steps - driven, scale_of(driven)) | compared.stories
+        errors |= errors_of("", f"_{name}", computed[:, dof] - exact[:, dof], scale_of(exact[:, dof]))
+    return errors
 
 
 def steps_of(evaluation: Evaluation) -> Indices:

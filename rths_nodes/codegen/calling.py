@@ -22,7 +22,7 @@ import operator
 import re
 import struct
 import textwrap
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import count, permutations
@@ -509,41 +509,42 @@ Fixed = bool | tuple["Fixed", ...]
 """True if the integers of an argument are constants in the C text. A tuple has one entry per item."""
 
 
-class Slots:
-    """Assigns numbers and arrays of Python values to positions in the parameters of the entry point."""
+def entry_values(arguments: Iterable[tuple[object, Fixed, bool]]) -> list[Value]:
+    """Return Python objects as values of the entry point, from tuples of object, ``fixed`` and ``lengths``.
 
-    def __init__(self) -> None:
-        self._numbers, self._arrays = count(), count()
+    ``fixed`` integers and booleans are constants. Without ``lengths``, the text is valid for contiguous arrays of
+    any outermost length.
+    """
+    numbers, arrays = count(), count()
 
-    def value(self, value: object, fixed: Fixed, lengths: bool = True) -> Value:
-        """Return a Python object as a value of the entry point. ``fixed`` integers and booleans are constants.
-
-        Without ``lengths``, the text is valid for contiguous arrays of any outermost length.
-        """
+    def value_of(value: object, fixed: Fixed, lengths: bool) -> Value:
         if isinstance(value, np.ndarray):
-            return self._array(value, lengths)
+            return _array(value, f"arrays[{next(arrays)}]", lengths)
         if isinstance(value, (tuple, list, bytes)):
             parts = zip(value, fixed if isinstance(fixed, tuple) else (fixed,) * len(value), strict=True)
-            return Tup(tuple(self.value(*part, lengths) for part in parts), field_names(value))
+            return Tup(tuple(value_of(*part, lengths) for part in parts), field_names(value))
         if not isinstance(value, (bool, int, float, np.generic)):
             return Plain(value)
         kind = kind_of_number(value)
         if fixed and kind != FLOAT:
             return constant(value)
-        return Scalar(kind, f"numbers[{next(self._numbers)}].{FIELDS[kind]}")
+        return Scalar(kind, f"numbers[{next(numbers)}].{FIELDS[kind]}")
 
-    def _array(self, array: npt.NDArray[np.generic], lengths: bool) -> Arr:
-        kind = array.dtype.kind
-        if kind not in C_TYPES or array.dtype.itemsize not in (1, 8):
-            raise Untranslatable(
-                f"the type of an array is {array.dtype}, but kernels compute only with float64, int64 and bool"
-            )
-        strides = tuple(step // array.itemsize for step in array.strides)
-        shape: tuple[int | None, ...] = array.shape
-        if array.flags.c_contiguous:
-            strides = row_strides(shape)
-            shape = shape if lengths else (None, *shape[1:])
-        return Arr(kind, f"(({C_TYPES[kind]} *)arrays[{next(self._arrays)}])", shape, strides)
+    return [value_of(*argument) for argument in arguments]
+
+
+def _array(array: npt.NDArray[np.generic], c: str, lengths: bool) -> Arr:
+    kind = array.dtype.kind
+    if kind not in C_TYPES or array.dtype.itemsize not in (1, 8):
+        raise Untranslatable(
+            f"the type of an array is {array.dtype}, but kernels compute only with float64, int64 and bool"
+        )
+    strides = tuple(step // array.itemsize for step in array.strides)
+    shape: tuple[int | None, ...] = array.shape
+    if array.flags.c_contiguous:
+        strides = row_strides(shape)
+        shape = shape if lengths else (None, *shape[1:])
+    return Arr(kind, f"(({C_TYPES[kind]} *){c})", shape, strides)
 
 
 PYTHON = """\

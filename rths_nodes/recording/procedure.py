@@ -13,11 +13,10 @@ import fcntl
 import os
 import threading
 from pathlib import Path
-from typing import NamedTuple
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import reason
-from rths_nodes.loop.procedure_record import ProcedureRecord, moves
+from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord, moves
 from rths_nodes.recording import plain
 from rths_nodes.recording.records import RecordingError, locked
 
@@ -98,19 +97,23 @@ def exists(folder: Path | str) -> bool:
     return os.path.isfile(Path(folder) / FILE)  # Path.exists raises OSError if the name is too long
 
 
-class OfProcedure(NamedTuple):
-    record: ProcedureRecord
-    folder: str = ""
+OfProcedure = tuple[ProcedureRecord, RungRecord | None]
+"""Record of a procedure, and the rung of one of its recordings."""
+
+
+def with_rung(record: ProcedureRecord, folder: str) -> OfProcedure:
+    """Return ``record`` and its last rung with a recording in ``folder``."""
+    return record, next((rung for rung in reversed(record.rungs) if folder and rung.recording == folder), None)
 
 
 def of_recording(path: Path | str) -> OfProcedure | None:
-    """Return the procedure of the recording at ``path``, or None if the recording has no procedure.
+    """Return the procedure and the rung of the recording at ``path``, or None if it has no procedure.
 
     Raises ConfigError if the procedure file is invalid.
     """
     recording = Path(path).resolve()
     folder = recording if recording.is_dir() else recording.parent
-    return OfProcedure(read(folder.parent), folder.name) if exists(folder.parent) else None
+    return with_rung(read(folder.parent), folder.name) if exists(folder.parent) else None
 
 
 def last_moving(folder: Path | str) -> Path | None:

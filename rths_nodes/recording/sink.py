@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from rths_nodes.core.data import flatten
 from rths_nodes.core.samples import Command, Measurement, Target
@@ -14,36 +14,25 @@ from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.recording.bag import MESSAGE_RECORD, Writer
-
-
-class Volume:
-    """Replaces a :class:`Writer` to count the bytes of the messages."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-
-    def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
-        self.bytes += MESSAGE_RECORD.size + len(data)
-
-    def close(self, information: Mapping[str, str]) -> None: ...
 
 
 class RecordingSink:
     """Writes the messages that nodes would publish, stamped in test time, as a sink of the embedded loop.
 
-    The entries ``engine`` and ``library`` of ``information`` change if another engine repeats the test.
+    ``write`` and ``finish`` are methods of a ``Writer`` of ``recording/bag.py``. The entries ``engine`` and
+    ``library`` of ``information`` change if another engine repeats the test.
     """
 
     def __init__(
         self,
-        writer: Writer | Volume,
+        write: Callable[[str, bytes, int], None],
         scenario: Scenario,
         names: Names,
         namespace: str,
         information: dict[str, str],
+        finish: Callable[[dict[str, str]], None] = lambda ending: None,
     ) -> None:
-        self._writer, self._information = writer, information
+        self._write_message, self._finish, self._information = write, finish, information
         self._computed_by = [name for name in ("engine", "library") if name in information]
         self._scenario = scenario
         self._constants = names.test_constants(scenario)
@@ -69,7 +58,7 @@ class RecordingSink:
     def _write(self, name: str, sample: int, pack: Callable[..., bytes], *values: object) -> None:
         """Write the message ``pack(*values, stamp)``. Its stamp (ns) is the time of ``sample``."""
         stamp = self._start + round(sample * self._scenario.dt * 1e9)
-        self._writer.write(self._topic + name, pack(*values, stamp), stamp)
+        self._write_message(self._topic + name, pack(*values, stamp), stamp)
 
     def _publish(self, name: str, message: str, values: dict[str, object]) -> None:
         def pack(stamp: int) -> bytes:
@@ -132,4 +121,4 @@ class RecordingSink:
 
     def _close(self, outcome: str, reason: str) -> None:
         ending = {"outcome": outcome, "reason": reason, "samples": str(self._sample + 1), "gaps": "0"}
-        self._writer.close(ending | {name: self._information.get(name, "") for name in self._computed_by})
+        self._finish(ending | {name: self._information.get(name, "") for name in self._computed_by})

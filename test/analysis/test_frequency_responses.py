@@ -112,7 +112,7 @@ def test_unsuitable_experiments_are_refused() -> None:
     with pytest.raises(ValueError, match=naming("resolution", "0 Hz", "> 0")):
         frequency_responses.frequency_response(experiments, DT, 0.0, BAND)
     with pytest.raises(ValueError, match=naming("must be equal")):
-        frequency_responses.frequency_response([Experiment(np.zeros((9, 2)), np.zeros((8, 2)))], DT, 0.5, BAND)
+        frequency_responses.frequency_response([(np.zeros((9, 2)), np.zeros((8, 2)))], DT, 0.5, BAND)
 
 
 PERIODIC_DT, PERIOD = 0.005, 4.0
@@ -148,7 +148,7 @@ def periodic_experiments(noise: float = 0.0, periods: int = 4) -> list[Experimen
         command, measured = (np.tile(np.fft.irfft(part, axis=0), (periods, 1)) for part in (spectrum, moved))
         measured[: SAMPLES // 2] *= np.linspace(0.0, 1.0, SAMPLES // 2)[:, None]
         measured = measured + 0.7 + noise * generator.normal(size=measured.shape)
-        runs.append(Experiment(command, measured))
+        runs.append((command, measured))
     return runs
 
 
@@ -195,7 +195,7 @@ def test_unsuitable_periodic_data_are_refused() -> None:
     for periods in (2, 4):
         noise = np.random.default_rng(1).normal(size=(periods * SAMPLES, 1))
         with pytest.raises(ValueError, match=naming("command", "repeat", SAMPLES)):
-            lines([Experiment(noise, noise)], PERIODIC_DT, PERIOD, PERIODIC_BAND)
+            lines([(noise, noise)], PERIODIC_DT, PERIOD, PERIODIC_BAND)
     with pytest.raises(ValueError, match=naming("number", "samples")):
         lines(periodic_experiments(), PERIODIC_DT, PERIOD + 0.3 * PERIODIC_DT, PERIODIC_BAND)
     with pytest.raises(ValueError, match=naming("0.3 to 0.2 Hz", "multiple")):  # of a slow structure

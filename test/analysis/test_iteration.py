@@ -11,7 +11,7 @@ from messages import mentions, naming
 from numpy.typing import NDArray
 
 from rths_nodes.analysis.iteration import corrections, learning
-from rths_nodes.analysis.iteration.corrections import Relaxation, Row, Settings, Specimens, Step, Substructure
+from rths_nodes.analysis.iteration.corrections import Relaxation, Row, Settings, Step, Substructure
 from rths_nodes.analysis.iteration.learning import Spectra, noise_rms, rms
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
@@ -148,7 +148,7 @@ def residuals(name: str, tested: float, runs: int, omega: float = 1.0) -> tuple[
         computed = part.under(force)
         rest = spectra.motion(computed[:, 0] - target[:, 0], 100.0)
         rests.append(rest[:, 0])
-        target = rule.next(Step(computed, rest, Specimens(*np.array([[0.0], [0.0], [tested]]))))
+        target = rule.next(Step(computed, rest, np.array([[tested], [0.0], [0.0]])))
     return rests, part
 
 
@@ -195,7 +195,7 @@ def test_aitken_finds_optimal_relaxation() -> None:
     target, motion = np.zeros((SAMPLES, 3, 1)), burst()[:, :, None]
     for _ in range(3):
         computed = motion - 0.7 * target
-        target = rule.next(Step(computed, computed - target, Specimens(*np.zeros((3, 1)))))
+        target = rule.next(Step(computed, computed - target, np.zeros((3, 1))))
     assert rule.omega == pytest.approx(1.0 / 1.7)
     np.testing.assert_allclose(target, motion / 1.7, atol=1e-9)
 
@@ -219,7 +219,7 @@ def test_distance_equals_distance_to_prediction() -> None:
     part, spectra, tested = oscillator(5e3), Spectra(SAMPLES, DT), 5e3
     moved = 0.3 * np.abs(part.predicted).max() * burst(frequency=1.5)[:, :1]
     rest = spectra.motion(part.under(tested * moved)[:, 0] - moved, 100.0)
-    distance = part.distance(rest, Specimens(*np.array([[0.0], [0.0], [tested]])))
+    distance = part.distance(rest, np.array([[tested], [0.0], [0.0]]))
     exact = part.predicted[:, 0] - moved
     np.testing.assert_allclose(distance, exact, atol=2e-3 * np.abs(exact).max())
 
@@ -228,11 +228,10 @@ def test_specimen_parameters_are_fitted_to_force() -> None:
     spectra = Spectra(SAMPLES, DT)
     x, v, a = (burst(1.0) + burst(3.0, 8.0) + burst(6.0, 12.0)).T[:, :, None]
     force = 2e4 * x + 300.0 * v + 7.0 * a
-    mass, damping, stiffness = corrections.fitted(spectra, x, force, 50.0)
-    assert (mass[0], damping[0], stiffness[0]) == pytest.approx((7.0, 300.0, 2e4), rel=1e-3)
-    specimens = Specimens(mass, damping, stiffness)
+    specimens = corrections.fitted(spectra, x, force, 50.0)
+    assert specimens[:, 0] == pytest.approx((2e4, 300.0, 7.0), rel=1e-3)
     assert corrections.answer(spectra, specimens, x, 0.9 * force, 50.0)[0] == pytest.approx(0.9, rel=1e-3)
-    damper = Specimens(0.0 * mass, damping, 0.0 * stiffness)
+    damper = specimens * [[0.0], [1.0], [0.0]]
     assert corrections.answer(spectra, damper, x, 270.0 * v, 50.0)[0] == pytest.approx(0.9, rel=1e-3)
 
 

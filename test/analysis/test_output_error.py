@@ -57,7 +57,7 @@ def drawn(seed: int) -> tuple[Drawn, Experiment]:
     late = np.exp(-2j * np.pi * np.fft.rfftfreq(n, DT) * delay)
     moved = np.fft.irfft(np.fft.rfft(simulated(parameters, command, DT)) * late, n)
     measured = moved + level * moved.std() * rng.standard_normal(n)
-    return Drawn(parameters, delay, level), Experiment(command[:, None], measured[:, None])
+    return Drawn(parameters, delay, level), (command[:, None], measured[:, None])
 
 
 def noise(rng: np.random.Generator) -> np.ndarray:
@@ -104,7 +104,7 @@ def test_held_plant_has_no_delay() -> None:
     command = noise(np.random.default_rng(1))
     alpha = 29.0
     moved = lfilter([1.0 / alpha], [1.0, 1.0 / alpha - 1.0], command)
-    result = identified([Experiment(command[:, None], moved[:, None])])
+    result = identified([(command[:, None], moved[:, None])])
     assert result.delay == pytest.approx(0.0, abs=1e-3 * DT)
     assert result.fit.orders.tolist() == [[1]]
     assert result.fit.coefficients[1, 0, 0] == pytest.approx(-DT / np.log(1.0 - 1.0 / alpha), rel=1e-4)

@@ -45,7 +45,7 @@ from rths_nodes.loop.procedure_record import (
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording import procedure
-from rths_nodes.recording.procedure import OfProcedure
+from rths_nodes.recording.procedure import with_rung
 from rths_nodes.recording.run import Run
 
 AXIS = "story_1"
@@ -122,7 +122,7 @@ def text(page: str) -> str:
 
 
 def page_of(procedure_record: ProcedureRecord) -> str:
-    return text(render(bench(), test=OfProcedure(procedure_record, "rung_g")))
+    return text(render(bench(), test=with_rung(procedure_record, "rung_g")))
 
 
 def test_page_has_all_of_procedure_record() -> None:
@@ -221,7 +221,7 @@ def test_omitted_acts_are_stated() -> None:
 def test_first_line_names_rung_level_and_sample_once() -> None:
     run = stopped("held", "sample 500: the operator has asked to stop")
     last = record(outcome="held", reason="sample 500: the operator has asked to stop", sample=500)
-    line = first_line(run, OfProcedure(last, "rung_g"))
+    line = first_line(run, with_rung(last, "rung_g"))
     assert mentions(line, "held", "rung g – full", "75\u00a0%", "sample 500 of 1\u202f030", "asked to stop")
     assert line.count("sample 500") == 1
 
@@ -262,7 +262,7 @@ def test_first_line_states_early_end_of_test(outcome: str, reason: str, words: t
     ],
 )
 def test_first_line_states_early_end_of_procedure(changes: dict[str, Any], words: tuple[str, ...]) -> None:
-    page = render(bench(), test=OfProcedure(record(**changes), "rung_g"))
+    page = render(bench(), test=with_rung(record(**changes), "rung_g"))
     assert mentions(text(page[page.index("<body>") :]).strip().removeprefix(f"{SIMULATION} "), *words)
 
 
@@ -274,7 +274,7 @@ def head_of(page: str) -> str:
 
 def test_unfinished_test_has_no_green_badge_of_other_rung() -> None:
     ended = record(outcome="tripped", reason="a limit", operator="A. Müller")
-    page = render(bench(), test=OfProcedure(ended, "rung_b"))
+    page = render(bench(), test=with_rung(ended, "rung_b"))
     assert 'class="badge good"' not in page
     assert "rung b – nodes: finished" in text(page)
     assert mentions(text(page), "test", "ended")
@@ -301,7 +301,7 @@ def test_mostly_bridged_test_is_not_valid_on_first_page() -> None:
     assert 'class="badge good"' not in page
     last = record()
     last.rungs[-1].bridged = 566
-    content = head_of(render(run, test=OfProcedure(last, "rung_g")))
+    content = head_of(render(run, test=with_rung(last, "rung_g")))
     assert content.count("not valid: 55 % bridged") == 1
     assert "NOT VALID" in content
 
@@ -313,7 +313,7 @@ def test_with_few_bridged_samples_is_valid() -> None:
 
 
 def test_finished_test_has_two_signatures_and_simulation_notice() -> None:
-    page = render(bench(), test=OfProcedure(record(), "rung_g"))
+    page = render(bench(), test=with_rung(record(), "rung_g"))
     assert "verdict" not in page[page.index("<body>") :]
     content = text(page)
     assert SIMULATION in content
@@ -329,7 +329,7 @@ def test_finished_test_has_two_signatures_and_simulation_notice() -> None:
 
 def test_first_page_identifies_test_outcome_limits_and_signatures() -> None:
     details = {"laboratory": "Hall 3, Example Street 1", "client": "Bridge Authority"}
-    page = render(bench(), test=OfProcedure(record(**details, commissioning="2030-01-01, by A and B"), "rung_g"))
+    page = render(bench(), test=with_rung(record(**details, commissioning="2030-01-01, by A and B"), "rung_g"))
     first = page[page.index("<body>") : page.index("<h2>Figures")]
     assert first.count('class="sheet"') == 1
     content = text(first)
@@ -355,7 +355,7 @@ def test_of_one_axis_prints_on_eight_pages(tmp_path: Path, monkeypatch: pytest.M
     rung = record().rungs[-1]
     rungs = [dataclasses.replace(rung, name=name, compared_with="b") for name in "abcdefg"]
     acts = [Act(NOON, "position", {"clear": "CLEAR"}, "", "", "A. Müller") for _ in range(26)]
-    page = render(bench(), True, OfProcedure(record(rungs=rungs, acts=acts), "rung_g"))
+    page = render(bench(), True, with_rung(record(rungs=rungs, acts=acts), "rung_g"))
     printed, source = tmp_path / "report.pdf", tmp_path / "report.html"
     source.write_text(page.replace("@page{margin", "@page{size:A4;margin", 1))
     options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}")

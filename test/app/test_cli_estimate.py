@@ -147,16 +147,17 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_recorded_commands_are_reproduced_to_the_bit(name: str, tmp_path: Path) -> None:
     rths_nodes.run(name, ["duration=0.5"], record=tmp_path / "run")
-    result = reproduced(rths_nodes.read(tmp_path / "run"))
-    assert result.first_difference is None
-    assert result.compared == result.samples > 100
+    run = rths_nodes.read(tmp_path / "run")
+    assert reproduced(run) == (run.scenario.samples, None, 0.0)
+    assert run.scenario.samples > 100
 
 
 def test_commands_are_reproduced_until_first_bridged_sample(tmp_path: Path) -> None:
     rths_nodes.run(PAPER, ["duration=2"], faults=["delay@1:command,3"], record=tmp_path / "run")
-    result = reproduced(rths_nodes.read(tmp_path / "run"))
-    assert result.first_difference is None
-    assert 1000 < result.compared < 1100 < result.samples
+    run = rths_nodes.read(tmp_path / "run")
+    compared, first, _ = reproduced(run)
+    assert first is None
+    assert 1000 < compared < 1100 < run.scenario.samples
 
 
 def test_recording_without_complete_command_is_not_reproduced(recording: Path) -> None:
@@ -169,9 +170,9 @@ def test_recording_without_complete_command_is_not_reproduced(recording: Path) -
 def test_changed_command_is_detected(recording: Path) -> None:
     run = rths_nodes.read(recording)
     run.command[321] += 1e-15
-    result = reproduced(run)
-    assert result.first_difference == 321
-    assert result.largest == pytest.approx(1e-15, rel=0.5)
+    _, first, largest = reproduced(run)
+    assert first == 321
+    assert largest == pytest.approx(1e-15, rel=0.5)
 
 
 @pytest.mark.parametrize(
@@ -286,11 +287,10 @@ def column(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_force_commands_are_reproduced_to_the_bit(column: Path) -> None:
     run = rths_nodes.read(column)
-    result = reproduced(run)
-    assert (result.first_difference, result.compared) == (None, result.samples)
+    assert reproduced(run)[:2] == (run.scenario.samples, None)
     assert run.loads is not None
     run.loads.command[2000] *= 1.0 + 1e-15
-    assert reproduced(run).first_difference == 2000
+    assert reproduced(run)[1] == 2000
 
 
 def test_column_is_predicted_under_recorded_load(column: Path) -> None:

@@ -24,7 +24,7 @@ from messages import mentions, naming
 
 from rths_nodes.app.commands import arguments
 from rths_nodes.app.commands import watch as watch_command
-from rths_nodes.app.commands.watch import Hearing, WatchLoop, WatchRecord
+from rths_nodes.app.commands.watch import WatchLoop, watch_record
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.laboratory.ports import datagrams
@@ -33,7 +33,7 @@ from rths_nodes.laboratory.ports.watcher_sensors import OwnSensors, shown
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.watch import MAGIC, SIZE, VERSION, PulseListener, Watch, pulses
+from rths_nodes.loop.watch import MAGIC, SIZE, VERSION, PulseListener, Statement, pulses
 
 RIG = files.load_rig("bench_watched")
 
@@ -186,8 +186,9 @@ def test_flood_of_foreign_datagrams_does_not_hold_the_watcher(monkeypatch: pytes
 
 
 @pytest.fixture
-def watch() -> Watch:
-    return Watch(RIG.watch, 1024.0)
+def loop() -> WatchLoop:
+    """Loop without sensors that does not run."""
+    return WatchLoop(RIG, None, deque(), lambda *_: None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -199,9 +200,9 @@ def watch() -> Watch:
         (state_of(77), ("state", "77")),
     ],
 )
-def test_state_of_another_rig_ends_the_watch(watch: Watch, state: Any, words: tuple[str, ...]) -> None:
-    Hearing(RIG, watch).state(state)
-    assert mentions(watch.ended, *words)
+def test_state_of_another_rig_ends_the_watch(loop: WatchLoop, state: Any, words: tuple[str, ...]) -> None:
+    loop.take_state(state)
+    assert mentions(loop.watch.ended, *words)
 
 
 @pytest.mark.parametrize(
@@ -214,22 +215,21 @@ def test_state_of_another_rig_ends_the_watch(watch: Watch, state: Any, words: tu
         {"control_mode": [2], "command": [float("nan")]},  # the rig file has no force control
     ],
 )
-def test_invalid_measurements_end_the_watch(watch: Watch, wrong: dict[str, Any]) -> None:
-    hearing = Hearing(RIG, watch)
-    hearing.rig(0.0, measured(0, **wrong))
-    assert not watch.ended  # no test is under way
-    hearing.state(state_of())
-    hearing.rig(0.0, measured(1))
-    assert not watch.ended
-    hearing.rig(0.005, measured(2, **wrong))
-    assert watch.ended
+def test_invalid_measurements_end_the_watch(loop: WatchLoop, wrong: dict[str, Any]) -> None:
+    loop.take_measured(0.0, measured(0, **wrong))
+    assert not loop.watch.ended  # no test is under way
+    loop.take_state(state_of())
+    loop.take_measured(0.0, measured(1))
+    assert not loop.watch.ended
+    loop.take_measured(0.005, measured(2, **wrong))
+    assert loop.watch.ended
 
 
-def test_uncorrected_force_is_compared(watch: Watch) -> None:
-    hearing, received = Hearing(RIG, watch), []
-    watch.receive = received.append
-    hearing.state(state_of(auxiliary=("oil [Pa]", "uncorrected_force_story_1 [N]")))
-    hearing.rig(0.0, measured(1, auxiliary=[5.0, 123.0]))
+def test_uncorrected_force_is_compared(loop: WatchLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    received: list[Statement] = []
+    monkeypatch.setattr(loop.watch, "receive", received.append)
+    loop.take_state(state_of(auxiliary=("oil [Pa]", "uncorrected_force_story_1 [N]")))
+    loop.take_measured(0.0, measured(1, auxiliary=[5.0, 123.0]))
     assert [statement.force for statement in received] == [(123.0,)]
 
 
@@ -237,15 +237,15 @@ def test_uncorrected_force_is_compared(watch: Watch) -> None:
 
 
 def test_pulses_continue_until_sensors_disagree(tmp_path: Path) -> None:
-    record = WatchRecord(tmp_path / "sub" / "watch.jsonl", "bench")
-    with udp_socket() as interlock, udp_socket() as out, ThreadPoolExecutor(1) as pool:
+    record = watch_record(tmp_path / "sub" / "watch.jsonl", "bench")
+    with record as tell, udp_socket() as interlock, udp_socket() as out, ThreadPoolExecutor(1) as pool:
         interlock.bind(("127.0.0.1", 0))
         interlock.setblocking(False)
         rig = changed_rig(pulse__port=interlock.getsockname()[1])
         with sensors_of(rig) as (sensors, address):
             messages: deque[Any] = deque()
             listener, valid, counter, deadline = PulseListener(10.0), 0, 0, time.monotonic() + 20.0
-            loop = WatchLoop(rig, sensors, messages, record.tell)
+            loop = WatchLoop(rig, sensors, messages, tell)
             reason = pool.submit(loop.run, lambda: time.monotonic() > deadline + 10.0)
             messages.append((time.monotonic(), "procedure_state", state_of(State.IDLE)))
             while valid < 20 and not reason.done() and time.monotonic() < deadline:
@@ -256,8 +256,7 @@ def test_pulses_continue_until_sensors_disagree(tmp_path: Path) -> None:
                     valid += listener.receive(interlock.recv(64), time.monotonic())
             if valid >= 20:  # else the loop or its sensors were delayed by a busy machine, which ends it as well
                 out.sendto(shown(7, counter + 1, [(1.0, 0.0)]), address)  # moves by 60 mm without a command
-            record.tell("ended", reason.result(10.0))
-            record.close()
+            tell("ended", reason.result(10.0))
     rows = [json.loads(line) for line in (tmp_path / "sub" / "watch.jsonl").read_text().splitlines()]
     assert rows[-1]["event"] == "ended"
     text = rows[-1]["words"]
@@ -267,12 +266,12 @@ def test_pulses_continue_until_sensors_disagree(tmp_path: Path) -> None:
 def test_blocked_terminal_does_not_delay_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
     monkeypatch.setattr("builtins.print", lambda *_, **__: released.wait(20.0))
-    record, end = WatchRecord(tmp_path / "watch.jsonl", "bench"), time.monotonic() + 10.0
-    record.tell("begins", "the pulse begins")
-    record.tell("ended", "the reason")
-    while (text := (tmp_path / "watch.jsonl").read_text()).count("\n") < 2 and time.monotonic() < end:
-        time.sleep(0.01)
-    record.close()  # even if the terminal still blocks
+    end = time.monotonic() + 10.0
+    with watch_record(tmp_path / "watch.jsonl", "bench") as tell:  # ends even if the terminal still blocks
+        tell("begins", "the pulse begins")
+        tell("ended", "the reason")
+        while (text := (tmp_path / "watch.jsonl").read_text()).count("\n") < 2 and time.monotonic() < end:
+            time.sleep(0.01)
     assert not released.is_set()
     released.set()
     assert [json.loads(row)["words"] for row in text.splitlines()] == ["the pulse begins", "the reason"]
@@ -280,8 +279,11 @@ def test_blocked_terminal_does_not_delay_the_record(tmp_path: Path, monkeypatch:
 
 def test_unwritable_record_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=naming("cannot be written")):
-        WatchRecord(tmp_path / "file" / "watch.jsonl", "bench")
+    with (
+        pytest.raises(ConfigError, match=naming("cannot be written")),
+        watch_record(tmp_path / "file" / "watch.jsonl", "bench"),
+    ):
+        pass
 
 
 # Complete tests

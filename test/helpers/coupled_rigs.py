@@ -45,7 +45,7 @@ def answers(model: CoupledModel, command: np.ndarray, noise_rms: float = 0.0, la
         state = phi @ state + before @ sent[k - 1] + now @ sent[k]
         response[k] = state[:n]
     rng = np.random.default_rng(9)
-    return Experiment(command, response + noise_rms * rng.standard_normal(response.shape))
+    return (command, response + noise_rms * rng.standard_normal(response.shape))
 
 
 def one_by_one(noise_rms: float = 0.0, late: int = 0) -> list[Experiment]:

@@ -11,7 +11,7 @@ import pytest
 
 from rths_nodes.codegen import building
 from rths_nodes.codegen.building import toolchain
-from rths_nodes.codegen.calling import Slots, loaded
+from rths_nodes.codegen.calling import entry_values, loaded
 from rths_nodes.loop.compiled import running
 
 
@@ -24,8 +24,7 @@ def compiled(function: Any, arguments: Sequence[object], fixed: Sequence[bool]) 
     >>> compiled(step, ((0.5, 2.0), (1.0,), 3.0), (True, False, False))((0.5, 2.0), (1.0,), 3.0)
     ((6.5,), 1.0)
     """
-    slots = Slots()
-    values = [slots.value(*pair) for pair in zip(arguments, fixed, strict=True)]
+    values = entry_values((argument, part, True) for argument, part in zip(arguments, fixed, strict=True))
     return loaded(function, values, toolchain())[0]
 
 

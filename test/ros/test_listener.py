@@ -87,7 +87,7 @@ def test_ten_minutes_are_kept(listener: RigListener, monkeypatch: pytest.MonkeyP
 
 def test_nan_and_inf_become_null(listener: RigListener) -> None:
     listener._sync_status(SyncStatus(sample=3, control_error=[float("nan")], energy_error_percent=float("inf")))
-    sync = listener.situation()["sync"]
+    sync = listener.since(-1)[0]["sync"]
     assert sync["control_error"] == [None]
     assert sync["energy_error_percent"] is None
 
@@ -95,8 +95,8 @@ def test_nan_and_inf_become_null(listener: RigListener) -> None:
 def test_stop_is_an_event(listener: RigListener) -> None:
     listener.note({"stop": "page at 127.0.0.1: stopped"})
     listener.note({"reaches": True})
-    assert listener.situation()["stop_reaches"] is True
-    assert listener.situation()["events"][-1]["words"] == "page at 127.0.0.1: stopped"
+    assert listener.since(-1)[0]["stop_reaches"] is True
+    assert listener.since(-1)[0]["events"][-1]["words"] == "page at 127.0.0.1: stopped"
 
 
 def test_stop_without_rig_is_an_error() -> None:

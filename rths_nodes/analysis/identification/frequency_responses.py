@@ -53,6 +53,8 @@ NEIGHBOURS = 5
 CERTAIN, UNCERTAIN = 0.01, 0.3
 """Relative standard deviations of a response. Noise above ``CERTAIN`` lowers the weight of the response. A
 response with noise above ``UNCERTAIN`` is omitted, because noise makes the inverse too small."""
+Experiment = tuple[Array, Array]
+"""Command and measured displacement, ``(samples, n_axes)`` m each, of a test with one driven axis."""
 EntryFits = list[list[list[tuple[Array, float]]]]
 """Coefficients and weighted rms error by row, column and degree; the lowest degree is ``NONE``."""
 LATEST = 0.1
@@ -69,13 +71,6 @@ PASSES = 2
 """Largest number of refinements of a model by its own prediction of the motion between samples."""
 FAST = 0.1
 """Initial lag of an additional pole, relative to the lag of the model."""
-
-
-class Experiment(NamedTuple):
-    """Test with one driven axis: command and measured displacement, ``(samples, n_axes)`` m."""
-
-    command: Array
-    displacement: Array
 
 
 class FrequencyResponse(NamedTuple):
@@ -134,7 +129,7 @@ def frequency_response(
             f"band = {band[0]:g} to {band[1]:g} Hz: has {len(edges) - 1} frequencies; must have > {HIGHEST + 1}. "
             "Use a wider band or a finer resolution"
         )
-    at_rest = all(_at_rest(experiment.command) for experiment in experiments)
+    at_rest = all(_at_rest(command) for command, _ in experiments)
     transients = np.zeros((len(experiments), 0)) if at_rest else np.eye(len(experiments))
     spectra = [_spectra(*pair, dt, edges) for pair in zip(experiments, transients, strict=True)]
     uu, xu, total = (np.sum(parts, axis=0) for parts in list(zip(*spectra, strict=True))[:3])
@@ -470,17 +465,16 @@ def lines(
 
 
 def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Complex, Complex]:
-    periods = len(experiment.command) // samples
+    command, _ = experiment
+    periods = len(command) // samples
     if periods < 2:
-        raise ValueError(
-            f"{len(experiment.command)} samples: must cover at least two periods of {samples} samples"
-        )
-    change = experiment.command[samples:] - experiment.command[:-samples]
-    if np.mean(change**2) > 0.5 * np.mean(experiment.command**2):  # rise and fall cause smaller changes
+        raise ValueError(f"{len(command)} samples: must cover at least two periods of {samples} samples")
+    change = command[samples:] - command[:-samples]
+    if np.mean(change**2) > 0.5 * np.mean(command**2):  # rise and fall cause smaller changes
         raise ValueError(f"the command must repeat every {samples} samples, as periodic noise does")
     settled = (history[samples : periods * samples].reshape(periods - 1, samples, -1) for history in experiment)
-    command, measured = (np.fft.rfft(history.mean(axis=0), axis=0)[kept] for history in settled)
-    return command, measured
+    u, x = (np.fft.rfft(history.mean(axis=0), axis=0)[kept] for history in settled)
+    return u, x
 
 
 def fit(frequency: Array, response: Complex, order: int = HIGHEST) -> Fit:

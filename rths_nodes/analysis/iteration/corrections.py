@@ -122,31 +122,30 @@ def softened(answer: Mapping[str, float]) -> list[str]:
     ]
 
 
-class Specimens(NamedTuple):
-    """Mass (kg), damping (N s/m) and stiffness (N/m) by axis, ``(n_axes,)`` each."""
+def force_of(specimens: Array, motion: Array) -> Array:
+    """Return the force of :func:`fitted` specimens, ``(samples, n_axes)`` N.
 
-    mass: Array
-    damping: Array
-    stiffness: Array
-
-    def force(self, motion: Array) -> Array:
-        """Return the force, ``(samples, n_axes)`` N, for a ``motion``, ``(samples, 3, n_axes)``."""
-        x, v, a = np.moveaxis(motion, 1, 0)
-        return np.asarray(self.stiffness * x + self.damping * v + self.mass * a)
+    ``motion`` is ``(samples, 3, n_axes)``.
+    """
+    (stiffness, damping, mass), (x, v, a) = specimens, np.moveaxis(motion, 1, 0)
+    return np.asarray(stiffness * x + damping * v + mass * a)
 
 
-def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cutoff: float) -> Array:
+def answer(spectra: Spectra, expected: Array, moved: Array, force: Array, cutoff: float) -> Array:
     """Return the ratio of ``force`` to the force of ``expected`` specimens below ``cutoff`` (Hz), ``(n_axes,)``.
 
     The ratio is the least-squares factor for the same motion. If the expected force is zero, the ratio is NaN.
     """
-    by, f = expected.force(spectra.motion(moved, cutoff)), spectra.low_passed(force, cutoff)
+    by, f = force_of(expected, spectra.motion(moved, cutoff)), spectra.low_passed(force, cutoff)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray((by * f).sum(axis=0) / (by * by).sum(axis=0))
 
 
-def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Specimens:
-    """Return spring, dashpot and mass, fitted to ``force`` below ``cutoff`` (Hz) by non-negative least squares."""
+def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Array:
+    """Fit specimens to ``force`` below ``cutoff`` (Hz) by non-negative least squares.
+
+    Return stiffness (N/m), damping (N s/m) and mass (kg) of each axis, ``(3, n_axes)``.
+    """
     from scipy.optimize import nnls
 
     motion, f = spectra.motion(moved, cutoff), spectra.low_passed(force, cutoff)
@@ -157,8 +156,7 @@ def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Speci
         size[size == 0.0] = 1.0
         shares, _ = nnls(columns / size, f[:, axis])
         rows.append(shares / size)
-    stiffness, damping, mass = np.array(rows).T
-    return Specimens(mass, damping, stiffness)
+    return np.array(rows).T
 
 
 @dataclass(frozen=True)
@@ -247,14 +245,14 @@ class Substructure:
         """Return the motion ``(samples, 3, n_axes)`` under the specimens' ``force``, ``(samples, n_axes)`` N."""
         return self._numerical.motion(self._ground - force @ self._spread.T)
 
-    def distance(self, residual: Array, specimens: Specimens) -> Array:
+    def distance(self, residual: Array, specimens: Array) -> Array:
         """Return the solution minus the measured motion, (1 + G E)^-1 r, ``(samples, n_axes)`` m."""
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
-    def pushed(self, residual: Array, specimens: Specimens) -> Array:
+    def pushed(self, residual: Array, specimens: Array) -> Array:
         """Return the motion ``(samples, 3, n_axes)`` under the force of ``specimens`` at ``residual`` (m)."""
-        tested = self._spread_out([np.diag(values) for values in specimens])
-        return self._with(tested).motion(specimens.force(residual) @ self._spread.T)
+        tested = self._spread_out([np.diag(values) for values in specimens[::-1]])
+        return self._with(tested).motion(force_of(specimens, residual) @ self._spread.T)
 
 
 def _linear(specimen: object) -> bool:
@@ -460,7 +458,7 @@ class Corrections:
         reached = np.divide(spectra.of(self._command), response, out=np.zeros_like(response), where=passed > 0.0)
         motion = spectra.motion(spectra.history(np.asarray(passed * reached, complex)), self.inverse.known_to)
         last = fitted(spectra, self._moved, self._force, self._cutoff)
-        force, sent = last.force(motion), np.concatenate([self._first_command[:1], self._command])
+        force, sent = force_of(last, motion), np.concatenate([self._first_command[:1], self._command])
         rest = _rms(spectra.low_passed(self._target[:, 0] - motion[:, 0], self._cutoff))
         missed = _worst(rest / _rms(self._target[:, 0]))
         return Rehearsal(self._peaks(sent, motion[:, 0], force), missed)
@@ -513,7 +511,7 @@ def _worst(parts: Array) -> float:
 class Step(NamedTuple):
     computed: Array
     residual: Array
-    specimens: Specimens
+    specimens: Array
 
 
 class Relaxation:

@@ -221,8 +221,8 @@ def write_report(
     """Write the page about ``run``.
 
     ``reference`` adds errors relative to the whole structure, which the scenario must have. ``test`` is the
-    procedure. ``defaults`` also lists parameters with default values. Raises OSError if writing fails, and
-    ConfigError if the scenario cannot be built or the reference cannot be computed.
+    procedure with the rung. ``defaults`` also lists parameters with default values. Raises OSError if writing
+    fails, and ConfigError if the scenario cannot be built or the reference cannot be computed.
     """
     write_page(path, render(run, reference, test, defaults))
 
@@ -234,7 +234,7 @@ def write_page(path: Path, text: str) -> None:
 
 def render(run: Run, reference: bool = False, test: OfProcedure | None = None, defaults: bool = False) -> str:
     evaluation, information = Evaluation(run), run.information
-    record, rung = (test.record, procedure.rung_of(*test)) if test else (None, None)
+    record, rung = test or (None, None)
     beside = ""
     if record and run.ending == "finished" and procedure.verdict(record):
         beside = f"rung {procedure.rung_title(rung.name)}" if rung else "a rung"
@@ -324,14 +324,14 @@ def _first_facts(run: Run) -> dict[str, str]:
 
 def first_line(run: Run, test: OfProcedure | None) -> str:
     """Return the reasons why a test is unfinished, invalid or incomplete; an empty string if there are none."""
-    parts = []
+    parts, (record, rung) = [], test or (None, None)
     reason = run.information.get("reason", "")
     if run.outcome != "finished":
         outcome = "interrupted" if reason.startswith("interrupted") else run.outcome
         ended = f"Test {outcome}" if outcome in procedure.STOPPED else "Recording not finished"
         stopped = np.flatnonzero(run.flags & FLAG_TRIPPED)
         at = int(stopped[0]) if len(stopped) else max(0, len(run.time) - 1)
-        if rung := procedure.rung_of(*test) if test else None:
+        if rung:
             ended += f" in rung {procedure.rung_title(rung.name)}, level {PERCENT * rung.level:g}\u00a0%,"
         when = f"at sample {grouped(at)} of {grouped(run.scenario.samples)} ({at * run.scenario.dt:.4g}\u00a0s)"
         parts.append(f"{ended} {when}: {procedure.cause(reason) or 'no reason was recorded'}")
@@ -339,7 +339,7 @@ def first_line(run: Run, test: OfProcedure | None) -> str:
         counted = f"{grouped(run.bridged)} of {grouped(len(run.time) - 1)} samples were bridged"
         missed = f"{grouped(round(run.late.missed))} ticks were missed"
         parts.append(f"Test {run.not_valid}: {counted}, and {missed}")
-    if test and (sentence_of_test := procedure.first_words(test.record)):
+    if record and (sentence_of_test := procedure.first_words(record)):
         shown = reason or run.not_valid
         parts += [] if parts and shown and shown in sentence_of_test else [sentence_of_test]
     return ". ".join((*parts, *run.notes))
@@ -405,11 +405,11 @@ def _heads(tests: Sequence[Compared]) -> Part:
     rows = []
     for name, run, test in tests:
         information, ratio = run.information, run.scenario.time_ratio
-        rung = procedure.rung_of(*test) if test else None
+        record, rung = test or (None, None)
         rows.append(
             [
                 name,
-                f"{test.record.test_id}, rung {rung.name}" if test and rung else information.get("run_id", DASH),
+                f"{record.test_id}, rung {rung.name}" if record and rung else information.get("run_id", DASH),
                 moment(information.get("started", DASH)),
                 run.ending,
                 run.scenario.name,

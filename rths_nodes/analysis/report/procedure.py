@@ -66,10 +66,6 @@ def moment(stamp: str) -> str:
     return re.sub(r"^(\S+)T(\S+?)(?:\.\d+)?(?:\+00:00|Z)$", r"\1 \2 UTC", stamp)
 
 
-def rung_of(record: ProcedureRecord, folder: str) -> RungRecord | None:
-    return next((rung for rung in reversed(record.rungs) if rung.recording and rung.recording == folder), None)
-
-
 def cause(reason: str) -> str:
     return re.sub(r"^sample \d+: ", "", reason)
 

@@ -51,11 +51,12 @@ from rths_nodes.numerical.ground_motions import readers
 from rths_nodes.numerical.ground_motions.record import LARGEST_RECORD, Record
 from rths_nodes.numerical.reductions import FREQUENCIES, Reduced, differences
 from rths_nodes.recording import commissioning, plain, procedure, signatures
+from rths_nodes.recording.bag import MESSAGE_RECORD
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import MAGIC
 from rths_nodes.recording.run import Run
 from rths_nodes.recording.signatures import Signatures
-from rths_nodes.recording.sink import RecordingSink, Volume
+from rths_nodes.recording.sink import RecordingSink
 
 ADVISED = 0.6
 """Fraction of an integration step that the ramp ``predictor_corrector`` predicts by default."""
@@ -431,9 +432,9 @@ class Rehearsal(RecordingSink):
     """
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
-        self.volume, limits = Volume(), scenario.limits
+        self._bytes, limits = 0, scenario.limits
         text = dict.fromkeys(("run_id", "scenario_hash", "scenario", "version"), "")
-        super().__init__(self.volume, scenario, names, NAMESPACE, text)
+        super().__init__(self._count, scenario, names, NAMESPACE, text)
         self._strokes = [limit.stroke for limit in limits.values()]
         self._changes = changes_of_step(limits.values(), scenario.dt)
         forced = [limit.of_force for limit in limits.values()]
@@ -442,6 +443,9 @@ class Rehearsal(RecordingSink):
         self.smallest = [float("inf")] * len(limits)
         self.samples = 0
         self._before: list[float] = []
+
+    def _count(self, topic: str, data: bytes, stamp_ns: int) -> None:
+        self._bytes += MESSAGE_RECORD.size + len(data)
 
     def command(self, command: Command) -> None:
         super().command(command)
@@ -458,7 +462,7 @@ class Rehearsal(RecordingSink):
         """Store the results of the simulated test. The complete test has ``samples`` samples."""
         self.reason = outcome.reason if outcome.state is State.TRIPPED else ""
         self.integrator, self._axes = outcome.integrator, outcome.metrics["axes"]
-        self.size = self.volume.bytes / max(1, outcome.samples) * samples
+        self.size = self._bytes / max(1, outcome.samples) * samples
 
     def summary(self, dt: float) -> str:
         if self.reason:

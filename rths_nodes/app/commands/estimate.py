@@ -249,19 +249,20 @@ UNUSABLE = "do not use this prediction"
 
 
 def _reproduced(options: arguments.Options, run: Run, _: Path | None) -> int:
-    result = reproduced(run)
-    equal = result.first_difference is None
+    compared, first, largest = reproduced(run)
+    equal, samples = first is None, run.scenario.samples
     if options.json:
-        terminal.print_json(vars(result) | {"equal": equal})
+        numbers = {"compared": compared, "samples": samples, "first_difference": first, "largest": largest}
+        terminal.print_json(numbers | {"equal": equal})
     elif equal:
-        commands = f"{result.compared} recorded commands"
-        if result.compared < result.samples:
-            commands += f" before the first bridged or lost command (of {result.samples} commands)"
+        commands = f"{compared} recorded commands"
+        if compared < samples:
+            commands += f" before the first bridged or lost command (of {samples} commands)"
         print(f"{run.scenario.name}: the {commands} were reproduced bit for bit")
     else:
         print(
-            f"{run.scenario.name}: the recomputed commands differ from sample {result.first_difference} on, "
-            f"by up to {plain(result.largest, MM, 6)} mm"
+            f"{run.scenario.name}: the recomputed commands differ from sample {first} on, by up to "
+            f"{plain(largest, MM, 6)} mm"
         )
     return ExitCode.FINISHED if equal else ExitCode.TRIPPED
 

@@ -197,7 +197,7 @@ def _read(path: Path) -> Run:
     run = read_run(path)
     if (test := procedure.of_recording(path)) is None:
         return run
-    record = test.record
+    record, _ = test
     facts = {"operator": record.operator, "specimen": record.specimen.id, "test": record.test_id}
     facts |= {"laboratory": record.laboratory, "client": record.client}
     return replace(run, information=run.information | {key: value for key, value in facts.items() if value})
@@ -509,7 +509,7 @@ def import_command(options: arguments.Options) -> None:
     about = information(own_scenario, own_scenario.run_id(), ELSEWHERE, LOCKSTEP)
     about |= {"source": f"{Path(options.file).name}, sha256 {hashes([options.file])[options.file]}"}
     writer = open_writer(options.record, recorded_topics("rths", own_scenario), about)
-    recording = RecordingSink(writer, own_scenario, test.names, "rths", about)
+    recording = RecordingSink(writer.write, own_scenario, test.names, "rths", about, writer.close)
     monitor = MonitorStage(own_scenario, len(test.dof_names), math.nan)
     try:
         test.send(recording, monitor)

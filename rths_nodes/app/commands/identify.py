@@ -28,7 +28,7 @@ from rths_nodes.analysis.identification.frequency_responses import HIGHEST, NONE
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT, interval, uncertain
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import identification
-from rths_nodes.app.studies.identification import IDENTIFIED_INVERSE, MODEL_BASED, PERIODIC
+from rths_nodes.app.studies.identification import IDENTIFIED_INVERSE, MODEL_BASED
 from rths_nodes.core.errors import ConfigError, unknown, within
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.core.yaml_text import dump
@@ -76,13 +76,13 @@ def _add_noise(group: arguments.Arguments) -> None:
     usual, inverse = from_data(Noise, {}), f"for {IDENTIFIED_INVERSE}"
     text = f"rms of the noise, m; default: {usual.rms:g}, {inverse} a tenth of the expected motion"
     group("--rms M", text, type=float)
-    bands = (f"{lower:g} {upper:g}" for lower, upper in (usual.band, PERIODIC.band))
+    bands = (f"{lower:g} {upper:g}" for lower, upper in (usual.band, identification.BAND))
     text = f"lower and upper frequency of noise and fit, Hz; default: {f', {inverse} '.join(bands)}"
     group("--band HZ", text, type=float, nargs=2)
-    periods = f"{PERIODIC.periods} periods of {PERIODIC.period:g} s"
+    periods = f"{identification.PERIODS} periods of {identification.PERIOD:g} s"
     text = f"duration of each test, s; default: {usual.duration:g}, {inverse} {periods}"
     group("--duration S", text, type=float)
-    lowest = f"{PERIODIC.beyond_mode:g} times the lowest natural frequency of the structure"
+    lowest = f"{identification.BEYOND_MODE:g} times the lowest natural frequency of the structure"
     group("--fit-up-to HZ", f"{inverse}: highest frequency of the fit, Hz; default: {lowest}", type=float)
     finest, lines = identification.FINEST, identification.LINES
     text = f"frequency resolution, Hz; default: the larger of {finest:g} and {lines} spectral lines"
@@ -242,7 +242,7 @@ def _about(identified: Identified, model: LoadingModel, scenario: Scenario) -> s
 
 
 def _inverse(options: arguments.Options, scenario: Scenario) -> None:
-    lower, upper = options.band or PERIODIC.band
+    lower, upper = options.band or identification.BAND
     up_to = identification.end_of_fit(scenario, (lower, upper), options.fit_up_to)
     noise = _noise(options, (lower, upper))
     experiments, source = _experiments(options, scenario, lambda: identification.periodic_noise(scenario, noise))

@@ -32,6 +32,7 @@ from rths_nodes.ros import environment
 
 if TYPE_CHECKING:
     from rths_nodes.app.page.connections import Behind, Front
+    from rths_nodes.app.page.server import Since
 
 LOOPBACK = "127.0.0.1"
 NICE = 19
@@ -141,7 +142,7 @@ def _behind(options: arguments.Options) -> int:
         if options.restarted:
             operating.disarm("the process of the page had ended")
         folder = Path(options.recordings)
-        server = PageServer(onlooker, options.address, options.stop_from_anywhere, operating, folder)
+        server = PageServer(onlooker.since, options.address, options.stop_from_anywhere, operating, folder)
         onlooker.start()
         asyncio.run(serve_behind(server.application(), options.behind, onlooker.note))
     finally:
@@ -169,7 +170,7 @@ def replay_command(options: arguments.Options) -> None:
 
     run = read_run(options.recording)
     terminal.tell(run.notes)
-    application = PageServer(RecordedTest(run, Path(options.recording)), LOOPBACK).application()
+    application = PageServer(recorded_test(run, Path(options.recording)), LOOPBACK).application()
     with orderly_stop() as interrupted, listening_at(LOOPBACK, options.port) as listening:
         where = f"the page of {options.recording} is at {url_of(listening)} (Ctrl-C ends it)"
         asyncio.run(_serve(application, listening, where, interrupted))
@@ -191,51 +192,43 @@ async def _serve(application: object, listening: object, where: str, interrupted
         await shut_down(runner)
 
 
-class RecordedTest:
-    """Provides the page with the ``run`` recorded at ``path``, instead of a running test."""
-
-    def __init__(self, run: Run, path: Path) -> None:
-        axes = {name: run.scenario.limits[name] for name in run.axes}
-        about = run.information
-        names, per = curve_names(list(axes)), per_column(run.scenario.servo_rate)
-        columns = live_columns(Evaluation(run)).astype("f4")
-        self._messages = [
-            (first * per, per, columns[first : first + AT_ONCE].tobytes())
-            for first in range(0, len(columns), AT_ONCE)
-        ]
-        self._told = {
-            "recorded": str(path),
-            "namespace": path.name,
-            "age": 0.0,
-            "port": type(run.scenario.port).type_name,
-            "rig_kinds": {"run": rig_kind(run.scenario)},
-            "events": [],
-            "run": {
-                "state": run.outcome.upper(),
-                "over": True,
-                "reason": about.get("reason", ""),
-                "sample": len(run.time) - 1,
-                "samples": run.scenario.samples,
-                "scenario": run.scenario.name,
-                "hash": about.get("scenario_hash", ""),
-                "run_id": about.get("run_id", ""),
-                "servo_rate": run.scenario.servo_rate,
-                "axes": list(axes),
-            },
-            "curves": {
-                "run": str(path),
-                "servo_rate": run.scenario.servo_rate,
-                "names": names,
-                "units": curve_units(axes),
-                "limits": [
-                    {"curve": names.index(curve), "name": name, "low": -bound, "high": bound}
-                    for curve, name, bound in curve_limits(axes)
-                ],
-            },
-        }
-
-    def situation(self) -> dict[str, object]:
-        return self._told
-
-    def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
-        return self._told, len(self._messages), self._messages[max(0, number) :]
+def recorded_test(run: Run, path: Path) -> Since:
+    """Return the function that provides the page with the ``run`` recorded at ``path``."""
+    axes = {name: run.scenario.limits[name] for name in run.axes}
+    about = run.information
+    names, per = curve_names(list(axes)), per_column(run.scenario.servo_rate)
+    columns = live_columns(Evaluation(run)).astype("f4")
+    messages = [
+        (first * per, per, columns[first : first + AT_ONCE].tobytes()) for first in range(0, len(columns), AT_ONCE)
+    ]
+    situation: dict[str, object] = {
+        "recorded": str(path),
+        "namespace": path.name,
+        "age": 0.0,
+        "port": type(run.scenario.port).type_name,
+        "rig_kinds": {"run": rig_kind(run.scenario)},
+        "events": [],
+        "run": {
+            "state": run.outcome.upper(),
+            "over": True,
+            "reason": about.get("reason", ""),
+            "sample": len(run.time) - 1,
+            "samples": run.scenario.samples,
+            "scenario": run.scenario.name,
+            "hash": about.get("scenario_hash", ""),
+            "run_id": about.get("run_id", ""),
+            "servo_rate": run.scenario.servo_rate,
+            "axes": list(axes),
+        },
+        "curves": {
+            "run": str(path),
+            "servo_rate": run.scenario.servo_rate,
+            "names": names,
+            "units": curve_units(axes),
+            "limits": [
+                {"curve": names.index(curve), "name": name, "low": -bound, "high": bound}
+                for curve, name, bound in curve_limits(axes)
+            ],
+        },
+    }
+    return lambda number: (situation, len(messages), messages[max(0, number) :])

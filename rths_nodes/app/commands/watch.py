@@ -13,8 +13,8 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -61,80 +61,24 @@ def watch_command(options: arguments.Options) -> int:
 
     section = rig.watch
     path = Path(options.out or f"{RUNS}/watch_{datetime.now(UTC):%Y%m%d_%H%M%S}.jsonl")
-    record = WatchRecord(path, f"{rig.name} ({rig_kind(rig)})")
     channels = [(axis.displacement, axis.force) for axis in section.axes.values()]
-    sensors = OwnSensors(section.sensors.address, section.sensors.port, channels)
-    listener = WatchListener(options.namespace, f"watch_{os.getpid()}")
-    try:
-        loop = WatchLoop(rig, sensors, listener.messages, record.tell)
+    with ExitStack() as stack:
+        tell = stack.enter_context(watch_record(path, f"{rig.name} ({rig_kind(rig)})"))
+        sensors = stack.enter_context(closing(OwnSensors(section.sensors.address, section.sensors.port, channels)))
+        listener = stack.enter_context(closing(WatchListener(options.namespace, f"watch_{os.getpid()}")))
+        loop = WatchLoop(rig, sensors, listener.messages, tell)
         where = f"{section.pulse.address}:{section.pulse.port}"
         waits = f"the watcher waits for its own sensors; pulses go to {where}, and events are appended to {path}"
-        record.tell("waits", waits, rig_kind=rig_kind(rig))
+        tell("waits", waits, rig_kind=rig_kind(rig))
         with orderly_stop() as interrupted:
             listener.start()
             with real_time(True, ABOVE) as refused:
                 for problem in refused:
-                    record.tell("note", problem)
+                    tell("note", problem)
                 reason = loop.run(interrupted)
         counts = {"pulses": loop.pulses, "tolerance_used": round(loop.watch.used, 3), **sensors.counts}
-        problem = f"THE PULSE HAS ENDED: {reason or 'ended by the operator'}"
-        record.tell("ended", problem, **counts)
-    finally:
-        listener.close()
-        sensors.close()
-        record.close()
+        tell("ended", f"THE PULSE HAS ENDED: {reason or 'ended by the operator'}", **counts)
     return ExitCode.TRIPPED if reason else ExitCode.FINISHED
-
-
-class Hearing:
-    def __init__(self, rig: RigFile, watch: Watch) -> None:
-        self._rig, self._watch = rig, watch
-        self._places: list[tuple[int, int | None, bool]] = []
-        """For each axis: index in a message, index of its load-cell channel (None: the force of the message is
-        used), and whether it has force control."""
-        self._state = -1
-
-    def state(self, message: Any) -> bool:
-        try:
-            self._understand(list(message.axis_names), list(message.auxiliary_names), message.servo_rate)
-        except ConfigError as error:
-            self._watch.end(f"the test runs on another rig: {'; '.join(error.problems)}")
-        changed = bool(message.state != self._state)
-        self._state = message.state
-        if changed:
-            self._watch.take_state(message.state)
-        return changed
-
-    def _understand(self, axes: list[str], auxiliary: list[str], rate: float) -> None:
-        if rate != self._rig.servo_rate:
-            raise ConfigError(f"servo_rate = {rate:g} Hz: must be {self._rig.servo_rate:g} Hz, as in the rig file")
-        scenario_of = {axis: name for name, axis in self._rig.axis_of(axes).items()}
-        channels = {text.partition(" [")[0]: index for index, text in enumerate(auxiliary)}
-        self._places = []
-        for axis, section in self._rig.axes.items():
-            name = scenario_of[axis]
-            channel = channels.get(f"{UNCORRECTED}{name}")
-            self._places.append((axes.index(name), channel, section.force_control is not None))
-
-    def rig(self, at: float, message: Any) -> None:
-        if not self._places:
-            return  # the axes of the test are not known yet
-        n, auxiliary = len(self._places), message.auxiliary
-        if any(len(values) != n for values in (message.displacement, message.force, message.command)):
-            self._watch.end(f"the test publishes {len(message.displacement)} axes, but must publish {n}")
-            return
-        if any(channel is not None and channel >= len(auxiliary) for _, channel, _ in self._places):
-            self._watch.end("the test does not publish the readings of its load cells")
-            return
-        modes = list(message.control_mode) or [0] * n
-        rows = []
-        for index, channel, by_force in self._places:
-            forced = by_force and index < len(modes) and modes[index] == MODE_FORCE
-            command = message.command[index]
-            force = message.force[index] if channel is None else auxiliary[channel]
-            sent = math.nan if forced else command if math.isfinite(command) else math.inf
-            rows.append((message.displacement[index], force, sent))
-        self._watch.receive(Statement(at, message.sample, *zip(*rows, strict=True)))
 
 
 class WatchLoop:
@@ -152,8 +96,10 @@ class WatchLoop:
     ) -> None:
         assert rig.watch is not None
         assert rig.servo_rate is not None
-        self.watch = Watch(rig.watch, rig.servo_rate)
-        self._hearing = Hearing(rig, self.watch)
+        self.watch, self._rig, self._state = Watch(rig.watch, rig.servo_rate), rig, -1
+        self._places: list[tuple[int, int | None, bool]] = []
+        """For each axis: index in a message, index of its load-cell channel (None: the force of the message is
+        used), and whether it has force control."""
         self._sensors, self._received, self._tell = sensors, messages, tell
         pulse = rig.watch.pulse
         self._period, self._pulses = pulse.period, pulses(pulse.period)
@@ -164,8 +110,6 @@ class WatchLoop:
             raise ConfigError(
                 f"watch.pulse.address = {pulse.address!r}: unknown host ({error.strerror})"
             ) from error
-        self._out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._out.setblocking(False)
         self._due = 0.0
 
     def run(self, ended: Callable[[], bool]) -> str:
@@ -173,7 +117,8 @@ class WatchLoop:
 
         Return the reason, or an empty string after ``ended()``.
         """
-        try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+            out.setblocking(False)
             while not ended():
                 select.select([self._sensors], [], [], self._period / TURNS)
                 for counter, displacement, force in self._sensors.received():
@@ -181,63 +126,107 @@ class WatchLoop:
                 self._receive()
                 if reason := self.watch.judge(time.monotonic()):
                     return reason
-                self._pulse()
-        finally:
-            self._out.close()
+                self._pulse(out)
         return ""
 
     def _receive(self) -> None:
         while self._received:
             at, topic, message = self._received.popleft()
             if topic == "rig_state":
-                self._hearing.rig(at, message)
-            elif self._hearing.state(message):
+                self.take_measured(at, message)
+            elif self.take_state(message):
                 names = {int(state): state.name for state in State}
                 self._tell("told", f"{names.get(message.state, message.state)}: {message.reason}".rstrip(": "))
 
-    def _pulse(self) -> None:
+    def take_state(self, message: Any) -> bool:
+        """Take over the state of the test, and return true if it has changed."""
+        try:
+            self._understand(list(message.axis_names), list(message.auxiliary_names), message.servo_rate)
+        except ConfigError as error:
+            self.watch.end(f"the test runs on another rig: {'; '.join(error.problems)}")
+        changed = bool(message.state != self._state)
+        self._state = message.state
+        if changed:
+            self.watch.take_state(message.state)
+        return changed
+
+    def _understand(self, axes: list[str], auxiliary: list[str], rate: float) -> None:
+        if rate != self._rig.servo_rate:
+            raise ConfigError(f"servo_rate = {rate:g} Hz: must be {self._rig.servo_rate:g} Hz, as in the rig file")
+        scenario_of = {axis: name for name, axis in self._rig.axis_of(axes).items()}
+        channels = {text.partition(" [")[0]: index for index, text in enumerate(auxiliary)}
+        self._places = []
+        for axis, section in self._rig.axes.items():
+            name = scenario_of[axis]
+            channel = channels.get(f"{UNCORRECTED}{name}")
+            self._places.append((axes.index(name), channel, section.force_control is not None))
+
+    def take_measured(self, at: float, message: Any) -> None:
+        if not self._places:
+            return  # the axes of the test are not known yet
+        n, auxiliary = len(self._places), message.auxiliary
+        if any(len(values) != n for values in (message.displacement, message.force, message.command)):
+            self.watch.end(f"the test publishes {len(message.displacement)} axes, but must publish {n}")
+            return
+        if any(channel is not None and channel >= len(auxiliary) for _, channel, _ in self._places):
+            self.watch.end("the test does not publish the readings of its load cells")
+            return
+        modes = list(message.control_mode) or [0] * n
+        rows = []
+        for index, channel, by_force in self._places:
+            forced = by_force and index < len(modes) and modes[index] == MODE_FORCE
+            command = message.command[index]
+            force = message.force[index] if channel is None else auxiliary[channel]
+            sent = math.nan if forced else command if math.isfinite(command) else math.inf
+            rows.append((message.displacement[index], force, sent))
+        self.watch.receive(Statement(at, message.sample, *zip(*rows, strict=True)))
+
+    def _pulse(self, out: socket.socket) -> None:
         now = time.monotonic()
         if not self.watch.ready or now < self._due:
             return
         self.pulses += 1
         with suppress(OSError):  # treat as lost: the interlock opens without a pulse
-            self._out.sendto(next(self._pulses), self._far)
+            out.sendto(next(self._pulses), self._far)
         self._due = max(self._due + self._period, now)
         if self.pulses == 1:
             self._tell("begins", "sensors and test agree: the pulse begins")
 
 
-class WatchRecord:
-    """Appends events to a file and prints them, in two threads that do not delay the pulses or each other.
+@contextmanager
+def watch_record(path: Path, name: str) -> Iterator[Callable[..., None]]:
+    """Provide a function of event and text, which appends the event to a file and prints it.
 
-    Raises ConfigError if the file cannot be written.
+    Two threads write and print, without delaying the pulses or each other. Raises ConfigError if the file cannot
+    be written.
     """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--out {path}: cannot be written ({error.strerror})") from None
+    terminal, failed = Printer(), False
 
-    def __init__(self, path: Path, name: str) -> None:
+    def write(row: dict[str, object]) -> None:
+        nonlocal failed
+        terminal.say(f"{name}: {printable(str(row['words']))}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a", encoding="utf-8")
+            if not failed:
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as error:
-            raise ConfigError(f"--out {path}: cannot be written ({error.strerror})") from None
-        self._name, self._terminal, self._failed = name, Printer(), False
-        self._rows = Printer(self._write)
+            failed = True
+            terminal.say(f"{name}: the record can no longer be written: {error.strerror}")
 
-    def tell(self, event: str, text: str, **further: object) -> None:
+    def tell(event: str, text: str, **further: object) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._rows.say({"time": now, "event": event, "words": text, **further})
+        rows.say({"time": now, "event": event, "words": text, **further})
 
-    def _write(self, row: dict[str, object]) -> None:
-        self._terminal.say(f"{self._name}: {printable(str(row['words']))}")
-        try:
-            if not self._failed:
-                self._file.write(json.dumps(row) + "\n")
-                self._file.flush()
-                os.fsync(self._file.fileno())
-        except OSError as error:
-            self._failed = True
-            self._terminal.say(f"{self._name}: the record can no longer be written: {error.strerror}")
-
-    def close(self) -> None:
-        self._rows.wait()
-        self._terminal.wait(LAST_S)
-        self._file.close()
+    rows = Printer(write)
+    try:
+        yield tell
+    finally:
+        rows.wait()
+        terminal.wait(LAST_S)
+        file.close()

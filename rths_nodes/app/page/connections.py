@@ -19,8 +19,7 @@ import re
 import socket
 import subprocess
 import sys
-import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
@@ -165,20 +164,16 @@ def known_host(header: str, served: str) -> bool:
     return address.is_loopback or served in ("0.0.0.0", "::")
 
 
-class Rate:
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._asked: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=PER_SECOND))
-
-    def admits(self, remote: str) -> bool:
-        now, asked = self._clock(), self._asked[remote]
-        if len(asked) == PER_SECOND and now - asked[0] < 1.0:
-            return False
-        asked.append(now)
-        if len(self._asked) > PER_SECOND:  # forget addresses that sent no request for a second
-            for client in [name for name, times in self._asked.items() if now - times[-1] > 1.0]:
-                del self._asked[client]
-        return True
+def admits(sent: dict[str, deque[float]], remote: str, now: float) -> bool:
+    """Return true if ``remote`` may send a request ``now`` (s); ``sent`` has the last requests by address."""
+    times = sent.setdefault(remote, deque(maxlen=PER_SECOND))
+    if len(times) == PER_SECOND and now - times[0] < 1.0:
+        return False
+    times.append(now)
+    if len(sent) > PER_SECOND:  # forget addresses that sent no request for a second
+        for client in [name for name, last in sent.items() if now - last[-1] > 1.0]:
+            del sent[client]
+    return True
 
 
 BEGINNINGS = (b"POST /stop ", b"GET /stop ")

@@ -17,13 +17,13 @@ import os
 import stat
 import struct
 import time
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Protocol
 
 from aiohttp import WSMsgType, web
 from aiohttp.typedefs import Handler
@@ -120,14 +120,12 @@ TOKEN = "X-Rths-Operator"
 """HTTP header with the token of the leading page."""
 
 
-class Watched(Protocol):
-    def situation(self) -> dict[str, object]: ...
-
-    def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]: ...
+Since = Callable[[int], tuple[dict[str, object], int, list[tuple[int, int, bytes]]]]
+"""Function that returns the situation, and the curves since a number with the next number."""
 
 
 class PageServer:
-    """Serves the situation of ``watched`` at ``address``.
+    """Serves the situation and the curves that ``since`` returns, at ``address``.
 
     If ``stop_from_anywhere`` is true, clients on other machines may stop the rig. ``operating`` performs the
     leader's acts. ``folder`` contains recordings and is read at each request.
@@ -135,17 +133,18 @@ class PageServer:
 
     def __init__(
         self,
-        watched: Watched,
+        since: Since,
         address: str,
         stop_from_anywhere: bool = False,
         operating: Operating | None = None,
         folder: Path | None = None,
     ) -> None:
-        self._watched, self._address, self._open = watched, address, stop_from_anywhere
+        self._since, self._address, self._open = since, address, stop_from_anywhere
         self._operating, self._folder = operating, folder and folder.resolve()
         self._procedure: dict[str, object] | None = None
         self._watchers = 0
-        self._rate, self._user = connections.Rate(), user_name(os.getuid())
+        self._sent: dict[str, deque[float]] = {}
+        self._user = user_name(os.getuid())
         self._text: tuple[object, float, str] = "", 0.0, ""
         self._files = {
             path: ((files(__package__) / "static" / name).read_bytes(), kind)
@@ -175,7 +174,7 @@ class PageServer:
         if request.method == "POST":
             if why := connections.why_not(request.headers, remote, self._address, open_to_others=False):
                 return refused(403, why)
-        elif not self._rate.admits(remote):
+        elif not connections.admits(self._sent, remote, time.monotonic()):
             return refused(429, connections.TOO_MANY)
         return await handler(request)
 
@@ -193,7 +192,7 @@ class PageServer:
         return web.Response(body=body, content_type="text/html", charset="utf-8", headers=connections.OF_REPORTS)
 
     async def _situation(self, request: web.Request) -> web.Response:
-        return web.json_response(self._watched.situation() | self._more(request))
+        return web.json_response(self._since(-1)[0] | self._more(request))
 
     def _more(self, request: web.Request) -> dict[str, object]:
         here = connections.is_loopback(request.remote or "")
@@ -210,7 +209,7 @@ class PageServer:
         try:
             number = -1
             while not socket.closed and not listening.done():
-                state, number, columns = self._watched.since(number)
+                state, number, columns = self._since(number)
                 text = self._packed(state)[:-1] + ", " + json.dumps(self._more(request))[1:]
                 await asyncio.wait_for(_send(socket, text, columns), SLOW_S)
                 await asyncio.sleep(INTERVAL_S)

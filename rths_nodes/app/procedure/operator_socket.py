@@ -87,13 +87,6 @@ class Answer:
     verdicts: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass
-class _Call:
-    socket: socket.socket
-    peer: Credentials
-    busy: bool = False
-
-
 class OperatorSocket:
     """Handles requests of processes of this user at the abstract ``name``. Each connection has a thread.
 
@@ -105,7 +98,9 @@ class OperatorSocket:
     ) -> None:
         self._answering, self._left = answering, left
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._calls: dict[threading.Thread, _Call] = {}
+        self._calls: dict[threading.Thread, tuple[socket.socket, Credentials]] = {}
+        self._busy: set[threading.Thread] = set()
+        """Threads in which an act is under way."""
         self._changing, self._closed = threading.Lock(), False
         try:
             self._listening.bind(name)
@@ -131,9 +126,9 @@ class OperatorSocket:
         self._listening.close()
         with self._changing:
             calls = dict(self._calls)
-        for thread, call in calls.items():
+        for thread, (connection, _) in calls.items():
             with suppress(OSError):  # the client may have disconnected
-                call.socket.shutdown(socket.SHUT_RD)
+                connection.shutdown(socket.SHUT_RD)
             thread.join()
 
     def _accept(self) -> None:
@@ -148,36 +143,37 @@ class OperatorSocket:
                 with connection, suppress(OSError):
                     _send(connection, Answer(reason=f"{peer} is not an operator of this test"))
                 continue
-            call = _Call(connection, peer)
-            thread = threading.Thread(target=self._serve, args=(call,), name=f"operator {peer}", daemon=True)
+            call = connection, peer
+            thread = threading.Thread(target=self._serve, args=call, name=f"operator {peer}", daemon=True)
             with self._changing:
                 self._make_room()
                 self._calls[thread] = call
             thread.start()
 
     def _make_room(self) -> None:
-        counts = Counter(call.peer.process for call in self._calls.values())
-        idle = [thread for thread, call in self._calls.items() if not call.busy]
+        processes = {thread: peer.process for thread, (_, peer) in self._calls.items()}
+        counts, idle = Counter(processes.values()), [thread for thread in processes if thread not in self._busy]
         if len(self._calls) >= CONNECTIONS and idle:
-            oldest = max(idle, key=lambda thread: counts[self._calls[thread].peer.process])
+            oldest = max(idle, key=lambda thread: counts[processes[thread]])
             with suppress(OSError):  # the client may have disconnected
-                self._calls.pop(oldest).socket.shutdown(socket.SHUT_RDWR)
+                self._calls.pop(oldest)[0].shutdown(socket.SHUT_RDWR)
 
-    def _serve(self, call: _Call) -> None:
-        left = select.poll()
-        left.register(call.socket, select.POLLHUP)
-        with call.socket, suppress(OSError):
-            while packet := call.socket.recv(LONGEST_PACKET + 1):
-                call.busy = True
-                answer = begun(partial(self._answer, packet, call.peer), f"act of {call.peer}")
+    def _serve(self, connection: socket.socket, peer: Credentials) -> None:
+        thread, left = threading.current_thread(), select.poll()
+        left.register(connection, select.POLLHUP)
+        with connection, suppress(OSError):
+            while packet := connection.recv(LONGEST_PACKET + 1):
+                self._busy.add(thread)
+                answer = begun(partial(self._answer, packet, peer), f"act of {peer}")
                 while wait([answer], LOOK_S).not_done:
                     if left.poll(0):
-                        self._left(call.peer)
+                        self._left(peer)
                         break
-                _send(call.socket, answer.result())
-                call.busy = False
+                _send(connection, answer.result())
+                self._busy.discard(thread)
         with self._changing:
-            self._calls.pop(threading.current_thread(), None)
+            self._calls.pop(thread, None)
+            self._busy.discard(thread)
 
     def _answer(self, packet: bytes, peer: Credentials) -> Answer:
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -41,20 +41,14 @@ FINEST, LINES = 0.1, 6
 larger."""
 
 
-class Periodic(NamedTuple):
-    period: float = 10.0
-    """Period of the noise, s."""
-    periods: int = 4
-    """Number of periods; the first is not evaluated."""
-    band: tuple[float, float] = (0.25, 20.0)
-    """Frequency band of the noise, Hz."""
-    share: float = 0.1
-    """Ratio of the rms of the noise to the expected rms of the test."""
-    beyond_mode: float = 2.75
-    """Ratio of the upper frequency of the fit to the structure's first natural frequency."""
-
-
-PERIODIC = Periodic()
+PERIOD, PERIODS = 10.0, 4
+"""Period of periodic noise, s, and number of periods; the first is not evaluated."""
+BAND = (0.25, 20.0)
+"""Frequency band of periodic noise, Hz."""
+SHARE = 0.1
+"""Ratio of the rms of periodic noise to the expected rms of the test."""
+BEYOND_MODE = 2.75
+"""Ratio of the upper frequency of the fit to the structure's first natural frequency."""
 
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
@@ -69,7 +63,7 @@ def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -
 
 def experiment(run: Run) -> Experiment:
     first = round(loaded_at(run.scenario) * run.scenario.servo_rate)
-    return Experiment(run.command[first:], run.displacement[first:])
+    return run.command[first:], run.displacement[first:]
 
 
 def histories(
@@ -99,7 +93,7 @@ def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:
     Raises ConfigError if a recording is unsuitable.
     """
     experiments = [_read(recording, scenario) for recording in recordings]
-    axes = [int(np.argmax(np.var(experiment.command, axis=0))) for experiment in experiments]
+    axes = [int(np.argmax(np.var(command, axis=0))) for command, _ in experiments]
     if sorted(axes) != list(range(len(scenario.moved_axes))):
         names = ", ".join(scenario.moved_axes[axis] for axis in axes)
         raise ConfigError(
@@ -137,7 +131,7 @@ def fit(
     the responses contradict the declared delay. ``source`` describes the experiments. Raises ConfigError if no
     model fits.
     """
-    shortest = min(len(experiment.command) for experiment in experiments) * scenario.dt
+    shortest = min(len(command) for command, _ in experiments) * scenario.dt
     finest = max(FINEST, LINES / shortest) if resolution is None else resolution
     try:
         responses = frequency_responses.frequency_response(experiments, scenario.dt, finest, band)
@@ -183,7 +177,7 @@ def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
         raise ConfigError("structure: is missing, so its frequencies are unknown. Set fit_up_to, in Hz")
     mass, _, stiffness = combined(structure)
     frequency = float(some_modes(mass, stiffness, 1)[0][0]) / (2.0 * np.pi)
-    return min(band[1], PERIODIC.beyond_mode * frequency)
+    return min(band[1], BEYOND_MODE * frequency)
 
 
 def end_of_fit(scenario: Scenario, band: tuple[float, float], up_to: float | None) -> float:
@@ -206,16 +200,14 @@ def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
     The duration includes a time to fade out. The default amplitude follows from the expected motion of the test.
     Raises ConfigError if a parameter is invalid.
     """
-    duration = wanted.get("duration", PERIODIC.periods * PERIODIC.period)
-    if duration < 2.0 * PERIODIC.period:
-        raise ConfigError(
-            f"duration = {duration:g} s: must be >= {2.0 * PERIODIC.period:g} s, two periods of the noise"
-        )
-    rms = wanted["rms"] if "rms" in wanted else PERIODIC.share * expected_rms(scenario)
-    lower, upper = PERIODIC.band
+    duration = wanted.get("duration", PERIODS * PERIOD)
+    if duration < 2.0 * PERIOD:
+        raise ConfigError(f"duration = {duration:g} s: must be >= {2.0 * PERIOD:g} s, two periods of the noise")
+    rms = wanted["rms"] if "rms" in wanted else SHARE * expected_rms(scenario)
+    lower, upper = BAND
     defaults = {"rms": rms, "lower_frequency": lower, "upper_frequency": upper}
-    whole_periods = PERIODIC.period * (duration // PERIODIC.period)  # partial periods are not evaluated
-    fixed = {"duration": whole_periods + TAPER, "period": PERIODIC.period}
+    whole_periods = PERIOD * (duration // PERIOD)  # partial periods are not evaluated
+    fixed = {"duration": whole_periods + TAPER, "period": PERIOD}
     return from_data(Noise, defaults | dict(wanted) | fixed)
 
 
@@ -231,7 +223,7 @@ def fit_periodic(
     name = IDENTIFIED_INVERSE
     order = int(compensator.order) if type(compensator).type_name == name else ORDER
     try:
-        lines = frequency_responses.lines(experiments, scenario.dt, PERIODIC.period, (band[0], up_to))
+        lines = frequency_responses.lines(experiments, scenario.dt, PERIOD, (band[0], up_to))
         result = frequency_responses.fit(*lines, order)
     except ValueError as error:
         raise ConfigError(f"{scenario.name}: the inverse cannot be fitted ({error})") from None

@@ -41,22 +41,11 @@ a repetition with changes."""
 IDENTIFIED = ("actuator", "specimen")
 
 
-@dataclass(frozen=True)
-class Reproduction:
-    """Agreement between recorded and recomputed Commands.
-
-    The first ``compared`` of ``samples`` Commands are compared. ``first_difference`` is the number of the first
-    Command that differs in any bit, or None. ``largest`` is the largest difference (m).
-    """
-
-    compared: int
-    samples: int
-    first_difference: int | None
-    largest: float
-
-
-def reproduced(run: Run) -> Reproduction:
+def reproduced(run: Run) -> tuple[int, int | None, float]:
     """Compare the Commands of ``run`` with Commands that are recomputed from its Measurements.
+
+    Return the number of compared Commands, the number of the first Command that differs in any bit, or None, and
+    the largest difference (m).
 
     Controllers of auxiliary inputs are omitted, because no Command of an axis depends on them. Raises ConfigError
     if the loop cannot be built here.
@@ -100,7 +89,7 @@ def reproduced(run: Run) -> Reproduction:
         raise ConfigError(
             "there is no command before the first bridged or lost sample, so nothing can be compared"
         )
-    return Reproduction(compared, run.scenario.samples, first, largest)
+    return compared, first, largest
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,6 @@ from rths_nodes.analysis.study_table import HIGH, StudyTable, index_title, index
 from rths_nodes.analysis.units import COLUMN, rounded
 from rths_nodes.app.studies import engine, identification, runs, tuning
 from rths_nodes.app.studies.engine import Shown
-from rths_nodes.app.studies.identification import PERIODIC
 from rths_nodes.app.studies.study import CASE, Design, Study, StudyFile, data_frame, html_table, plants
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
@@ -57,7 +56,7 @@ SLOW = 5.0
 MODELS = {"model", "inverse", "known"}
 """Compensator parameters that describe the rig. A compensator with such parameters needs a value for at least one
 of them."""
-RESOLUTION = identification.LINES / PERIODIC.period
+RESOLUTION = identification.LINES / identification.PERIOD
 """Resolution of the responses, Hz: each interval contains ``LINES`` spectral lines of the noise."""
 
 
@@ -106,14 +105,14 @@ def identify(scenario: Scenario, folder: Path, progress: Shown) -> Identified:
     """
     rms = Noise().rms
     with suppress(ConfigError):
-        rms = PERIODIC.share * identification.expected_rms(scenario) or rms
+        rms = identification.SHARE * identification.expected_rms(scenario) or rms
     noise = identification.periodic_noise(scenario, {"rms": rms})
     runs = [*identification.histories(scenario, noise, None, progress, "a smaller ground motion or wider limits")]
     estimates = {axis: estimate(run, axis)[axis] for axis, run in zip(scenario.moved_axes, runs, strict=True)}
     experiments = list(map(identification.experiment, runs))
     notes = [f"{axis}: {note}" for axis, result in estimates.items() for note in result.notes]
     text = f"periodic noise of {noise.rms:.3g} m rms for {noise.duration:g} s"
-    band, model, full = PERIODIC.band, "", ""
+    band, model, full = identification.BAND, "", ""
     inverse: Data = {}
     try:
         how = identification.DECLARED
@@ -139,7 +138,7 @@ def _saved(model: LoadingModel, path: Path) -> str:
 
 def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
     """Return the mean delay (s) of slow motions: least-squares slope of the phase up to ``SLOW``."""
-    response = frequency_response(experiments, dt, RESOLUTION, (PERIODIC.band[0], SLOW))
+    response = frequency_response(experiments, dt, RESOLUTION, (identification.BAND[0], SLOW))
     omega, axes = response.s.imag, range(response.response.shape[1])
     phases = [np.unwrap(np.angle(response.response[:, axis, axis])) for axis in axes]
     return float(np.mean([-(omega @ phase) / (omega @ omega) for phase in phases]))

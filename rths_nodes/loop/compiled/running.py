@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.codegen.building import Unbuilt, check_elementary, toolchain
-from rths_nodes.codegen.calling import Slots, loaded
+from rths_nodes.codegen.calling import entry_values, loaded
 from rths_nodes.codegen.values import Untranslatable, Value, form
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.core.component_guard import labelled
@@ -135,11 +135,10 @@ def way_of(parts: Parts) -> Way:
 
 
 def values_of(arguments: tuple[object, ...], parts: Parts) -> list[Value]:
-    slots, of_constants = Slots(), tuple(name not in HANDED for name in parts.constants)
-    return [
-        slots.value(argument, position == 2 and of_constants, lengths=position < TABLES)
-        for position, argument in enumerate(arguments)
-    ]
+    fixed = tuple(name not in HANDED for name in parts.constants)
+    return entry_values(
+        (argument, position == 2 and fixed, position < TABLES) for position, argument in enumerate(arguments)
+    )
 
 
 def arguments_of(parts: Parts) -> tuple[object, ...]:

@@ -101,22 +101,16 @@ class RigListener(ThreadedNode):
             self._executor.spin_once(timeout_sec=0.0)
         self._leaving.wait(TURN_S)
 
-    def situation(self) -> dict[str, object]:
-        with self._lock:
-            return self._situation()
-
-    def _situation(self) -> dict[str, object]:
-        age = time.monotonic() - self._seen if self._seen else None
-        return self._told | {"namespace": self.namespace, "age": age, "events": list(self._events)}
-
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
         """Return the situation, the next ``number``, and the columns since ``number``, all from the same run."""
         with self._lock:
+            age = time.monotonic() - self._seen if self._seen else None
+            situation = self._told | {"namespace": self.namespace, "age": age, "events": list(self._events)}
             end = self._gone + len(self._columns)
             first = number if self._gone <= number <= end else self._gone
             last = min(first + AT_ONCE, end)
             columns = islice(self._columns, first - self._gone, last - self._gone)
-            return self._situation(), last, list(columns)
+            return situation, last, list(columns)
 
     def note(self, status: Data) -> None:
         """Store the result of a stop (``stop`` in ``status``), or whether a stop is possible (``reaches``)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import deque
 from importlib.resources import files
 
 import pytest
@@ -47,16 +48,13 @@ def test_remote_page_may_stop_if_allowed() -> None:
 
 
 def test_rate_admits_100_requests_per_second() -> None:
-    now = [0.0]
-    rate = connections.Rate(lambda: now[0])
-    assert sum(rate.admits("one") for _ in range(500)) == 100
-    assert rate.admits("another")
-    now[0] = 1.01
-    assert sum(rate.admits("one") for _ in range(500)) == 100
+    sent: dict[str, deque[float]] = {}
+    assert sum(connections.admits(sent, "one", 0.0) for _ in range(500)) == 100
+    assert connections.admits(sent, "another", 0.0)
+    assert sum(connections.admits(sent, "one", 1.01) for _ in range(500)) == 100
     for number in range(10_000):
-        now[0] += 0.01
-        rate.admits(f"address {number}")
-    assert len(rate._asked) < 300, "memory does not grow with the number of addresses"
+        connections.admits(sent, f"address {number}", 1.02 + 0.01 * number)
+    assert len(sent) < 300, "memory does not grow with the number of addresses"
 
 
 def test_third_party_files_match_their_checksums() -> None:

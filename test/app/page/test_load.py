@@ -92,15 +92,8 @@ def test_connections_are_reserved_for_local_watchers(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(server, "MOST_WATCHERS", 5)
     monkeypatch.setattr(server, "KEPT", 2)
 
-    class EmptySource:
-        def situation(self) -> dict[str, object]:
-            return {}
-
-        def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
-            return {}, 0, []
-
     async def crowd() -> list[int]:
-        runner = quiet_runner(server.PageServer(EmptySource(), "0.0.0.0").application())
+        runner = quiet_runner(server.PageServer(lambda _: ({}, 0, []), "0.0.0.0").application())
         await runner.setup()
         await aiohttp.web.TCPSite(runner, "0.0.0.0", 0).start()
         port = runner.addresses[0][1]

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
-from types import SimpleNamespace
 
 import pytest
 from c_compiler import needs_compiler
@@ -220,10 +219,9 @@ def test_page_that_leads_disarms_at_its_end() -> None:
     assert not requests.acts
     led(page, lines)
     requests.acts.clear()
-    source = SimpleNamespace(situation=dict, since=None)
 
     async def serve() -> None:
-        runner = quiet_runner(PageServer(source, "127.0.0.1", operating=page).application())
+        runner = quiet_runner(PageServer(lambda _: ({}, 0, []), "127.0.0.1", operating=page).application())
         await runner.setup()
         await shut_down(runner)
 

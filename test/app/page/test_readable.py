@@ -93,7 +93,7 @@ def served(source: SyntheticSource, answer: Answer) -> Iterator[str]:
     """Serve the page of ``source``, led by "Ada"; its address."""
     operating = Operating(lambda _: answer, print, arms=True)
     operating.name = "Ada"
-    application = PageServer(source, "127.0.0.1", operating=operating).application()
+    application = PageServer(source.since, "127.0.0.1", operating=operating).application()
 
     async def reaches(_: web.Request) -> web.Response:
         return web.json_response({"reaches": True})

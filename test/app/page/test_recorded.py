@@ -21,7 +21,7 @@ from page_of_test import Browser, get, needs_chromium, page, page_of_recording, 
 from programs import RTHS
 
 import rths_nodes
-from rths_nodes.app.commands.page import RecordedTest
+from rths_nodes.app.commands.page import recorded_test
 from rths_nodes.app.page.process import PATIENCE_S
 from rths_nodes.app.page.server import MOST, recordings, report
 from rths_nodes.loop.indices.live_columns import HIGHEST, LAST, LOWEST, OF_AXIS, PER_CURVE, per_column
@@ -37,7 +37,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
 
 def test_columns_have_extremes_and_last_of_their_samples(recording: tuple[Path, Run]) -> None:
     folder, run = recording
-    situation, end, messages = RecordedTest(run, folder).since(-1)
+    situation, end, messages = recorded_test(run, folder)(-1)
     names, per = situation["curves"]["names"], per_column(run.scenario.servo_rate)
     assert messages[0][0] == 0
     assert {samples for _, samples, _ in messages} == {per}
@@ -53,7 +53,7 @@ def test_columns_have_extremes_and_last_of_their_samples(recording: tuple[Path, 
             np.testing.assert_array_equal(column[:, HIGHEST], [np.nanmax(part) for part in parts])
             np.testing.assert_array_equal(column[:, LAST], [part[-1] for part in parts])
     assert len(names) == len(OF_AXIS) * len(run.axes)
-    assert RecordedTest(run, folder).since(end)[2] == []
+    assert recorded_test(run, folder)(end)[2] == []
 
 
 def test_replay_shows_the_outcome_and_has_no_stop(recording: tuple[Path, Run]) -> None:
