@@ -13,6 +13,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -40,7 +41,7 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.core.wire import Codec
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.force_axes import LoadHistory
+from rths_nodes.loop.scenario.force_axes import load_history
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import MotionBridge, fading_of
 from rths_nodes.loop.supervision.limits import LimitCheck
@@ -321,7 +322,7 @@ class ForceTarget:
     def __init__(self, number: int, axis: Any, dt: float) -> None:
         load, law = axis.own_load, axis.force_control.law
         self._number, self._dt = number, dt
-        self._history = LoadHistory(load, axis.limits.force_rate, dt)
+        self._history_from = partial(load_history, load, axis.limits.force_rate, dt)
         self._from = load.held_for
         self._to = math.inf if load.held_from is None else load.held_from
         self._inclined = (law.coupled_to - 1, law.column.actuator_length) if load.vertical else None
@@ -340,9 +341,9 @@ class ForceTarget:
             share = 1.0 if self._inclined is None else vertical_share(aimed[self._inclined[0]], self._inclined[1])
             if not controlled:
                 self.mode, self._begun = MODE_FORCE, time
-                self._history.begin(force * share)
+                self._history = self._history_from(force * share)
                 return force
-            return self._history.step(time - self._begun) / share
+            return self._history(time - self._begun) / share
         if controlled or self._held is None:
             # the controller holds the last command; after force control only the measured position is known
             self._held = float((measured.displacement if controlled else measured.command)[n])
