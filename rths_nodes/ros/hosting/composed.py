@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NoReturn
@@ -35,6 +36,7 @@ from rths_nodes.loop.interrupts import handle_stop_signals
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, LastWords, report_to_launch
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.recorded import RecordedPort, RecordedTargets
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
@@ -45,7 +47,7 @@ from rths_nodes.ros.hosting.fault_injection import interpose
 from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, NodeDescription, Processes
 from rths_nodes.ros.hosting.processes import GRACE_S, Console, Result, dropped_messages, exit_codes
 from rths_nodes.ros.nodes.actuator import ActuatorNode, AxisNode
-from rths_nodes.ros.nodes.base import Host, NodeRefused, OpenWriter, RthsNode
+from rths_nodes.ros.nodes.base import Host, OpenWriter, RthsNode
 from rths_nodes.ros.nodes.followed import FollowedPort, FollowedRig
 from rths_nodes.ros.nodes.monitor import MonitorNode
 from rths_nodes.ros.nodes.numerical import CompensatorNode, IntegratorNode
@@ -87,7 +89,10 @@ def run(
     separate: Sequence[str] = (),
     port: Port | None = None,
 ) -> Result:
-    """Run the nodes until the test ends. ``separate`` roles have their own processes. Raises NodeRefused."""
+    """Run the nodes until the test ends. ``separate`` roles have their own processes.
+
+    Raises ConfigError if a node cannot be configured.
+    """
     beside = [description for description in descriptions if description.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
         console = Console(context, descriptions) if beside else None
@@ -158,7 +163,11 @@ class ComposedTest:
             options |= {"rig": FollowedRig, "follows": True}
             options |= {"numerical": self._handed.numerical, "commands": self._handed.commands}
         elif isinstance(self._handed, RecordedPort) and (targets := self._handed.targets):
-            options |= {"numerical": lambda assembly: RecordedTargets(targets, assembly.scenario.samples_per_step)}
+
+            def recorded(assembly: Assembly) -> RecordedTargets:
+                return RecordedTargets(deque(targets), assembly.scenario.samples_per_step)
+
+            options["numerical"] = recorded
         self.nodes.append(make_node(role, open_writer, context, *values, clock=self._clock, **options))
         return self.nodes[-1]
 
@@ -403,7 +412,7 @@ def start_if_wanted(node: RthsNode) -> None:
     if node.settings.value("autostart"):
         try:
             node.start()
-        except NodeRefused:
+        except ConfigError:
             node.phase.to(Phase.GONE)
 
 
