@@ -86,8 +86,9 @@ class DriverGuard:
         if judged or self.tripped or measured.flags & FLAG_TRIPPED:
             return not self.tripped
         reason = self._check.measurement(measured, measured.displacement)
-        if self._levels is not None and (breach := self._levels.judge(self._command, measured)):
-            reason = reason or breach.reason
+        if self._levels is not None:
+            level, _ = self._levels.judge(self._command, measured)
+            reason = reason or level
         if self._at_once is not None and (problem := self._at_once.reason(measured)):
             return self._passes(reason or problem, measured.sample, 0)  # trip now: the driver waits for a Command
         if measured.interlock == INTERLOCK_OPEN:
