@@ -320,10 +320,16 @@ def _solved(stiffness: Matrix, right: Array) -> Array:
 
 
 class Reduced:
-    """A structure (``core/protocols.py``) in the coordinates q of a reduction, with dense matrices."""
+    """A structure (``core/protocols.py``) in the coordinates q of a ``reduction``, with dense matrices.
 
-    def __init__(self, full: Structure, shapes: Array, names: tuple[str, ...]) -> None:
-        self.full, self.shapes, self.names = full, shapes, names
+    Raises ConfigError if the structure ``full`` is not linear, or if the reduction does not apply to it.
+    """
+
+    def __init__(self, reduction: Reduction, full: Structure, places: Sequence[int]) -> None:
+        if not is_linear(full):
+            raise ConfigError("reduction: requires a structure with a linear restoring force")
+        shapes, self.names = reduction.basis(full, places)
+        self.full, self.shapes = full, shapes
         self.elastic_energy = full.elastic_energy
         projected = self._projected
         self.mass, self.experimental_mass = projected(full.mass), projected(full.experimental_mass)
@@ -338,12 +344,6 @@ class Reduced:
     def _projected(self, matrix: Matrix) -> Array:
         projected = self.shapes.T @ (matrix @ self.shapes)
         return np.asarray(0.5 * (projected + projected.T))
-
-
-def reduced(reduction: Reduction, full: Structure, places: Sequence[int]) -> Reduced:
-    if not is_linear(full):
-        raise ConfigError("reduction: requires a structure with a linear restoring force")
-    return Reduced(full, *reduction.basis(full, places))
 
 
 class Recovery(Observation):

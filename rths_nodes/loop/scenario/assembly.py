@@ -30,7 +30,6 @@ from rths_nodes.numerical.reductions import (
     Recovery,
     Reduced,
     Selection,
-    reduced,
     refuse_tested_elsewhere,
 )
 from rths_nodes.numerical.structures.restoring_forces import is_linear
@@ -169,7 +168,7 @@ class Assembly:
         reduction: Reduction = self._build("reduction", params)
         at = places("interface", self.scenario.interface, full)
         refuse_tested_elsewhere(full, at, full.names)
-        condensed: Any = reduced(reduction, full, at)
+        condensed: Any = Reduced(reduction, full, at)
         return condensed  # type: ignore[no-any-return]
 
     @cached_property
