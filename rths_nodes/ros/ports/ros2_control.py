@@ -67,10 +67,10 @@ def joint_sample(joints: Sequence[str], counter: str, message: JointState) -> Jo
     The position of the joint ``counter``, unless empty, is the number of a command.
     """
     wanted, names = [*joints, counter] if counter else joints, list(message.name)
-    places = {name: place for place, name in enumerate(names)}
-    if missing := [joint for joint in wanted if joint not in places]:
+    indices = {name: index for index, name in enumerate(names)}
+    if missing := [joint for joint in wanted if joint not in indices]:
         raise Unfit(f"joint {', '.join(map(repr, missing))}: missing; known: {', '.join(names) or 'none'}")
-    if len(places) < len(names) and (twice := [joint for joint in wanted if names.count(joint) > 1]):
+    if len(indices) < len(names) and (twice := [joint for joint in wanted if names.count(joint) > 1]):
         raise Unfit(f"joint {', '.join(map(repr, twice))}: occurs more than once")
 
     def values(noun: str) -> Array:
@@ -80,7 +80,7 @@ def joint_sample(joints: Sequence[str], counter: str, message: JointState) -> Jo
                 f"{len(column)} values of {noun} for {len(names)} joints: the hardware needs a state "
                 f"interface {noun!r} for each joint, and the joint_state_broadcaster must publish it"
             )
-        chosen = [column[places[joint]] for joint in joints]
+        chosen = [column[indices[joint]] for joint in joints]
         for joint, value in zip(joints, chosen, strict=True):
             if not math.isfinite(value):
                 raise Unfit(
@@ -90,7 +90,7 @@ def joint_sample(joints: Sequence[str], counter: str, message: JointState) -> Jo
         return np.array(chosen)
 
     displacement, force = values("position"), values("effort")
-    echo = message.position[places[counter]] if counter else 0.0
+    echo = message.position[indices[counter]] if counter else 0.0
     if not math.isfinite(echo):
         raise Unfit(f"joint {counter!r} (port.counter): position = {echo:g}: must be finite")
     stamp = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
