@@ -275,7 +275,7 @@ class Evaluation:
         target, measured = self.run.target[samples], self.run.displacement[samples]
         if len(samples) < 2:
             return None
-        slowest = frequency_evaluation(target, measured, dt).frequency
+        _, _, slowest = frequency_evaluation(target, measured, dt)
         slowest = slowest[np.isfinite(slowest) & (slowest > 0.0)]
         width = math.ceil(CYCLES / (float(slowest.min()) * dt)) if len(slowest) else len(samples) + 1
         starts = range(0, len(samples) - width + 1, max(1, width // 2))
@@ -286,8 +286,8 @@ class Evaluation:
         for start in starts:
             cut = slice(start, start + width)
             wanted, moved = (values[cut] - values[cut].mean(axis=0) for values in (target, measured))
-            result = frequency_evaluation(taper * wanted, taper * moved, dt)
-            rows.append((result.delay, result.amplitude, np.abs(wanted).max(axis=0)))
+            amplitude, delay, _ = frequency_evaluation(taper * wanted, taper * moved, dt)
+            rows.append((delay, amplitude, np.abs(wanted).max(axis=0)))
         delay, amplitude, motion = (np.array(column) for column in zip(*rows, strict=True))
         moving = motion >= STILL * motion.max(axis=0)
         time = self.run.time[samples[np.array(starts) + width // 2]]

@@ -13,9 +13,7 @@ the test.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -158,28 +156,3 @@ class ForceLoops:
         self.modes = bytes(led_modes)
         self._targets = targets
         return asked
-
-
-class TransportedLoops(ForceLoops):
-    """Simulates force loops of a controller that receives Commands with a delay of ``transport`` samples."""
-
-    def __init__(self, axes: Mapping[str, Any], dt: float, transport: int) -> None:
-        self._transport = transport
-        super().__init__(axes, CONTROLLER, dt)
-
-    def start(self, places: Array) -> None:
-        super().start(places)
-        self._led = places.copy()
-        self._under_way = deque(Command(0, places.copy(), places.copy()) for _ in range(self._transport))
-
-    def transported(self, command: Command, sent: Array, force: Sequence[float], interlock: str) -> Array:
-        """Return the positions of all axes, ``(n_axes,)`` m, for the last measured ``force`` (N).
-
-        ``sent`` ``(n_axes,)`` are the values of ``command`` after the converters. The positions do not change
-        while the ``interlock`` is open.
-        """
-        self._under_way.append(replace(command, target=command.target.copy(), command=sent))
-        acting = self._under_way.popleft()
-        if not interlock:
-            self._led = self.led(acting, force)
-        return self._led

@@ -186,25 +186,17 @@ Numbers = tuple[float, ...]
 
 
 class Sample(NamedTuple):
-    """One sample of the watcher's sensors: arrival (s), counter, displacements (m) and forces (N)."""
+    """Sample of the watcher's sensors, or statement of the test: arrival (s), counter, and values of each axis.
 
-    at: float
-    counter: int
-    displacement: Numbers
-    force: Numbers
-
-
-class Statement(NamedTuple):
-    """Message of the test: arrival (s) and counter, then displacement (m), force (N) and command (m) of each axis.
-
-    A command is NaN during force control.
+    Displacements and commands are in m, forces in N. The sensors have no commands; during force control a command
+    is NaN.
     """
 
     at: float
     counter: int
     displacement: Numbers
     force: Numbers
-    command: Numbers
+    command: Numbers = ()
 
 
 class Watch:
@@ -232,8 +224,8 @@ class Watch:
         self._before: deque[Sample] = deque(maxlen=1 + max(self._over))
         self._begun_at = self._judged_at = math.nan
         self._sensed = 0
-        self._waiting: deque[Statement] = deque()
-        self._received: Statement | None = None
+        self._waiting: deque[Sample] = deque()
+        self._received: Sample | None = None
         self._counted: deque[tuple[float, float, float]] = deque()
         """Arrival of a message, lead of the test's counter over the watcher's clock, largest earlier lead, s."""
         self._lead = -math.inf
@@ -302,7 +294,7 @@ class Watch:
             self._waiting.clear()
         self._state = state
 
-    def receive(self, statement: Statement) -> None:
+    def receive(self, statement: Sample) -> None:
         numbers = (
             *statement.displacement,
             *statement.force,
@@ -327,7 +319,7 @@ class Watch:
         if self._state not in MOVING:
             self._rests_by_command(statement)
 
-    def _count(self, statement: Statement) -> None:
+    def _count(self, statement: Sample) -> None:
         """Compare the test's counter with the watcher's clock while the rig moves.
 
         A busy test computer sends messages late. The counter later catches up, at most to its largest earlier
@@ -355,7 +347,7 @@ class Watch:
         spans = self._seen.spans(now)
         return any(span > rest for span, rest in zip(spans, self._rest, strict=True))
 
-    def _rests_by_command(self, statement: Statement) -> None:
+    def _rests_by_command(self, statement: Sample) -> None:
         if self._commanded is None:
             self._commanded = statement.command
         for axis, (now, then) in enumerate(zip(statement.command, self._commanded, strict=True)):
@@ -391,7 +383,7 @@ class Watch:
         self._rests(now)
         return self.ended
 
-    def _compare(self, statement: Statement) -> None:
+    def _compare(self, statement: Sample) -> None:
         begin, end = statement.at - self._late, statement.at + self._delay
         pairs = [pair for pair in pairwise(self._own) if pair[1].at >= begin and pair[0].at <= end]
         shares = (self._share(statement, *pair) for pair in pairs)
@@ -406,7 +398,7 @@ class Watch:
             f"sensor, {best:.2g} times the tolerance"
         )
 
-    def _share(self, statement: Statement, one: Sample, other: Sample) -> tuple[float, tuple[str, str, float]]:
+    def _share(self, statement: Sample, one: Sample, other: Sample) -> tuple[float, tuple[str, str, float]]:
         most, largest = 0.0, ("", "", 0.0)
         for axis, tolerances in enumerate(self._tolerances):
             x = one.displacement[axis], other.displacement[axis]

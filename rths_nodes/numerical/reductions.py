@@ -166,31 +166,28 @@ def energies(product: Function) -> Callable[..., tuple[object, Numbers]]:
     return step
 
 
-class Energies:
-    """Computes energies of a large model at each step: input, kinetic, strain and damping, J.
+def energies_of(structure: Structure) -> Callable[[Array, Array, Array, Array], Array]:
+    """Return a function that computes the energies of a large model at each step, in order.
 
+    Its arguments are displacement (m), velocity (m/s), restoring force and external force (N) after a step. Its
+    result is the array ``(4,)`` of input, kinetic, strain and damping energy, J. The displacement is not copied.
     The trapezoidal rule integrates each term of M a + C v + r + r_e = F over the displacement, as in
     ``analysis/histories.py``.
     """
+    n = len(structure.influence)
+    vectors = LARGE if is_sparse(structure.mass) else SEVERAL
+    step = energies(vectors.product)
+    constants = vectors.operand(structure.mass), vectors.operand(structure.damping)
+    state: object = (np.zeros((3, n)), np.zeros(n), 0.0, 0.0, 0.0)
+    first = True
 
-    def __init__(self, structure: Structure) -> None:
-        n = len(structure.influence)
-        vectors = LARGE if is_sparse(structure.mass) else SEVERAL
-        self._step = energies(vectors.product)
-        self._constants = vectors.operand(structure.mass), vectors.operand(structure.damping)
-        self._state: object = (np.zeros((3, n)), np.zeros(n), 0.0, 0.0, 0.0)
-        self._first = True
+    def next_energies(displacement: Array, velocity: Array, restoring: Array, external: Array) -> Array:
+        nonlocal state, first
+        state, results = step(constants, state, displacement, velocity, restoring, external, first)
+        first = False
+        return np.array(results)
 
-    def at(self, displacement: Array, velocity: Array, restoring: Array, external: Array) -> Array:
-        """Return the energies ``(4,)``, J, after a move to ``displacement`` (m).
-
-        ``velocity`` is in m/s, forces are in N. ``displacement`` is not copied.
-        """
-        self._state, energies = self._step(
-            self._constants, self._state, displacement, velocity, restoring, external, self._first
-        )
-        self._first = False
-        return np.array(energies)
+    return next_energies
 
 
 def refuse_tested_elsewhere(structure: Structure, interface: Sequence[int], names: Sequence[str]) -> None:
@@ -323,10 +320,16 @@ def _solved(stiffness: Matrix, right: Array) -> Array:
 
 
 class Reduced:
-    """A structure (``core/protocols.py``) in the coordinates q of a reduction, with dense matrices."""
+    """A structure (``core/protocols.py``) in the coordinates q of a ``reduction``, with dense matrices.
 
-    def __init__(self, full: Structure, shapes: Array, names: tuple[str, ...]) -> None:
-        self.full, self.shapes, self.names = full, shapes, names
+    Raises ConfigError if the structure ``full`` is not linear, or if the reduction does not apply to it.
+    """
+
+    def __init__(self, reduction: Reduction, full: Structure, places: Sequence[int]) -> None:
+        if not is_linear(full):
+            raise ConfigError("reduction: requires a structure with a linear restoring force")
+        shapes, self.names = reduction.basis(full, places)
+        self.full, self.shapes = full, shapes
         self.elastic_energy = full.elastic_energy
         projected = self._projected
         self.mass, self.experimental_mass = projected(full.mass), projected(full.experimental_mass)
@@ -341,12 +344,6 @@ class Reduced:
     def _projected(self, matrix: Matrix) -> Array:
         projected = self.shapes.T @ (matrix @ self.shapes)
         return np.asarray(0.5 * (projected + projected.T))
-
-
-def reduced(reduction: Reduction, full: Structure, places: Sequence[int]) -> Reduced:
-    if not is_linear(full):
-        raise ConfigError("reduction: requires a structure with a linear restoring force")
-    return Reduced(full, *reduction.basis(full, places))
 
 
 class Recovery(Observation):

@@ -30,7 +30,7 @@ from rths_nodes.loop.realtime import PRIORITY, quick_switches
 from rths_nodes.loop.scenario.rig_file import WarningOutput
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.handover import Tares
-from rths_nodes.loop.supervision.levels import Breach, LevelWatch
+from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 from rths_nodes.procedure.following import LossWatch, command_mismatch, rejected_command
@@ -418,28 +418,27 @@ class RigDrive:
         self._over.set()
 
     def _judge(self, command: Array) -> None:
-        reason, breach = self.judgement(command)
-        if self._motion is None or self._stop is not None or not (reason or breach):
+        reason, level, action = self.judgement(command)
+        if self._motion is None or self._stop is not None or not (reason or level):
             return
-        if breach is not None and breach.action == INTERLOCK:
+        if action == INTERLOCK:
             self.port.drop_heartbeat()
-        tripped = bool(reason) or (breach is not None and breach.action != HOLD)
-        self._brake(DriveOutcome(reason or self.alarm, tripped))
+        self._brake(DriveOutcome(reason or self.alarm, tripped=bool(reason) or action != HOLD))
 
-    def judgement(self, command: Array) -> tuple[str, Breach | None]:
-        """Return the reason to stop the rig, or an empty string, and the Breach of a level, or None.
+    def judgement(self, command: Array) -> tuple[str, str, str]:
+        """Return the reason to stop the rig, and reason and action of an exceeded level; empty strings if none.
 
         An exceeded limit or level sets the ``alarm`` until the next Measurement.
         """
         port, measured = self.port, self.measured
         beyond = self._check.measurement(measured, command.tolist(), self._modes) or port.partial_stop
-        breach = None
+        level = action = ""
         if self.levels is not None:
             sent = Command(measured.sample, command, command, control_mode=self._modes)
-            breach = self.levels.judge(sent, measured)
-        self.alarm = beyond or (breach.reason if breach is not None else "")
+            level, action = self.levels.judge(sent, measured)
+        self.alarm = beyond or level
         failed = why_opened(port, measured) or why_failed(port, measured.hydraulics) or self.loss.reason
-        return failed or beyond, breach
+        return failed or beyond, level, action
 
     def take_back(self, before: Array, last: Array) -> None:
         """Take the port back after the last two commands of a run, ``before`` and ``last``; brake and hold."""

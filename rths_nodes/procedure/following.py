@@ -252,9 +252,10 @@ class _Axis:
         """
         travel, settled = self._moved.stuck(command, displacement), self._moved.settled
         if travel is not None and self._known:  # the small move has its own guards
+            gone, shown = travel
             return (
                 f"axes.{self.name}: the displacement does not move with the rig: it has changed by "
-                f"{_mm(travel.shown)} where the command went {_mm(travel.gone)} one way: {WHY}"
+                f"{_mm(shown)} where the command went {_mm(gone)} one way: {WHY}"
             )
         if not slow or (window and not settled):
             return ""
@@ -287,9 +288,10 @@ class _Axis:
         if travel is None or not self._pushed.both_ways:
             return ""
         self._pushed = None  # report a dead load cell only once
+        expected, shown = travel
         return (
             f"axes.{self.name}: the force does not move with the rig: out and back, it has changed by "
-            f"{travel.shown:.4g} N, but should have changed by about {travel.gone:.4g} N. Check the load cell"
+            f"{shown:.4g} N, but should have changed by about {expected:.4g} N. Check the load cell"
         )
 
 

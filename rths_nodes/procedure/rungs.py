@@ -447,8 +447,8 @@ class UnsentPort(RungPort):
         """Return the simulator's Measurement with the state of the rig, and with the rig's flags added."""
         real = super().read()
         if self._ticked:
-            reason, breach = self._drive.judgement(self._drive.command)
-            self._opened = self._opened or reason or (breach.reason if breach is not None else "")
+            reason, level, _ = self._drive.judgement(self._drive.command)
+            self._opened = self._opened or reason or level
         measured = self._answers.read()
         same = self._answers.auxiliary_names == self._port.auxiliary_names
         return replace(

@@ -14,9 +14,10 @@ from messages import mentions, naming
 
 from rths_nodes.app import hosts
 from rths_nodes.control.compensators.model_based import (
-    DeviationController,
+    Controller,
     FeedbackParams,
     deviation_controller,
+    feedback_matrix,
     feedback_step,
     loop_radius,
     observer_at_rest,
@@ -260,7 +261,7 @@ INVERSE = feedforward(coupled_model(**EQUAL))
 LAG = np.array([1.0, 0.02, 0.0, 0.0]).reshape(4, 1, 1)
 
 
-def controller(inverse: np.ndarray, coupled: bool = True, lead: float = 0.0, **data: Any) -> DeviationController:
+def controller(inverse: np.ndarray, coupled: bool = True, lead: float = 0.0, **data: Any) -> Controller:
     return deviation_controller(
         inverse_state_space(inverse), from_data(FeedbackParams, data), coupled, DT, lead, "feedback"
     )
@@ -270,25 +271,25 @@ def controller(inverse: np.ndarray, coupled: bool = True, lead: float = 0.0, **d
 def test_lqg_gain_of_lag_has_closed_form(q: float) -> None:
     """T x' = u - x: the minimum of the integral of q x^2 + u^2 has u = -(sqrt(1 + q) - 1) x, whatever T."""
     plant = inverse_state_space(LAG)
-    gain = controller(LAG, displacement_weight=q).gain[0]
+    gain = controller(LAG, displacement_weight=q)[2][0]
     assert gain[0] / plant.outputs[0, 0] == pytest.approx(np.sqrt(1.0 + q) - 1.0, rel=1e-9)
     # the estimated disturbance is not fed back
     np.testing.assert_array_equal(gain[1:], 0.0)
 
 
 def test_lqg_depends_only_on_ratios_of_weights_and_noises() -> None:
-    reference = controller(INVERSE)
+    phi, _, gain = controller(INVERSE)
     scaled = controller(
         INVERSE, displacement_weight=140.0, command_weight=10.0, process_noise=1.0, measurement_noise=1e-3
     )
-    np.testing.assert_allclose(scaled.phi, reference.phi, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(scaled.gain, reference.gain, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(scaled[0], phi, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(scaled[2], gain, rtol=1e-6, atol=1e-9)
 
 
-def responses(part: DeviationController, omega: float) -> np.ndarray:
+def responses(part: Controller, omega: float) -> np.ndarray:
     """Minus feedback over the deviation one sample before."""
-    z = np.exp(1j * omega * DT)
-    return part.gain @ np.linalg.solve(np.eye(len(part.phi)) - part.phi / z, part.gamma.astype(complex))
+    (phi, gamma, gain), z = part, np.exp(1j * omega * DT)
+    return gain @ np.linalg.solve(np.eye(len(phi)) - phi / z, gamma.astype(complex))
 
 
 def test_lqg_of_independent_axes_equals_separate_feedback() -> None:
@@ -310,9 +311,10 @@ def test_lqg_deviations_decay_with_loop_radius() -> None:
     state, line = rng.standard_normal(9), [np.zeros(3)] * 3
     feedback, norms, late = np.zeros(3), [], np.zeros(3)
     phi, before, now = transition(plant.system, plant.inputs, DT)
-    observer = observer_at_rest(part.constants)
+    matrix = feedback_matrix(part)
+    observer = observer_at_rest(matrix)
     for _ in range(3000):
-        feedback_step(part.constants, observer, plant.outputs @ state, feedback)
+        feedback_step(matrix, observer, plant.outputs @ state, feedback)
         line = [*line[1:], feedback.copy()]  # two samples of transport
         state = phi @ state + before @ late + now @ line[0]
         late = line[0]
@@ -325,10 +327,10 @@ def test_lqg_deviations_decay_with_loop_radius() -> None:
 def test_lqg_loop_radius_converges_to_continuous_loop() -> None:
     plant = inverse_state_space(INVERSE)
     dt = 1e-6
-    part = deviation_controller(plant, FeedbackParams(), True, dt, 0.0, "feedback")
-    system = (part.phi - np.eye(len(part.phi))) / dt
-    inputs = part.gamma / dt
-    loop = np.block([[plant.system, -plant.inputs @ part.gain], [inputs @ plant.outputs, system]])
+    part = phi, gamma, gain = deviation_controller(plant, FeedbackParams(), True, dt, 0.0, "feedback")
+    system = (phi - np.eye(len(phi))) / dt
+    inputs = gamma / dt
+    loop = np.block([[plant.system, -plant.inputs @ gain], [inputs @ plant.outputs, system]])
     slowest = np.linalg.eigvals(loop).real.max()
     assert np.log(loop_radius(plant, part, dt, 0)) / dt == pytest.approx(slowest, rel=0.02)
 

@@ -27,6 +27,7 @@ from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.monitor import SPAN, Monitor, MonitorParams
 
 DT = 1e-3
+NONE = ("", "")
 BASE = {"stroke": 0.25, "velocity": 10.0, "force": 1.7e6}
 NAME = "predefined_sine"
 BRIEF = "duration=0.3"
@@ -68,13 +69,13 @@ def test_value_of_quantity(quantity: str) -> None:
     value = EXPECTED[quantity]
     for factor, acts in ((0.99, True), (1.01, False)):
         levels = watch(**{quantity: {"maximum": factor * value}})
-        assert levels.judge(*sample(1, x=0.001, f=100.0, u=0.002, d=0.001)) is None
-        breach = levels.judge(*sample(2, x=0.003, f=500.0, u=0.006, d=0.0045))
-        assert (breach is not None) == acts
-        if breach is not None:
+        assert levels.judge(*sample(1, x=0.001, f=100.0, u=0.002, d=0.001)) == NONE
+        breach, action = levels.judge(*sample(2, x=0.003, f=500.0, u=0.006, d=0.0045))
+        assert bool(breach) == acts
+        if breach:
             reason = f"axes.b.limits.levels.{quantity}: {value:.6g} {QUANTITIES[quantity].unit}: must be <= "
-            assert breach.reason.startswith(reason)
-            assert breach.action == "stop"
+            assert breach.startswith(reason)
+            assert action == "stop"
 
 
 @pytest.mark.parametrize(("quantity", "unit"), [("displacement_disagreement", "m"), ("force_disagreement", "N")])
@@ -84,7 +85,7 @@ def test_disagreement_of_second_sensor(quantity: str, unit: str) -> None:
     for difference, agrees in ((0.9e-3, True), (-0.9e-3, True), (1.1e-3, False), (-1.1e-3, False)):
         measured = Measurement(1, np.array([0.0, 0.01]), np.array([0.0, 0.01]), np.zeros(2))
         measured.auxiliary = np.array([99.0, 0.01 - difference])
-        assert (levels.judge(None, measured) is None) == agrees
+        assert (levels.judge(None, measured) == NONE) == agrees
     for channels, reason in (
         (("first [V]",), rf"levels.{quantity}.channel: unknown channel 'second'; known: first"),
         (("second [mm]",), rf"levels.{quantity}.channel = 'second': its unit is mm, but must be {unit}"),
@@ -109,23 +110,23 @@ def test_disagreement_of_damper_sensor_and_floor() -> None:
 
 def test_one_sided_level_and_nan() -> None:
     levels = watch(force={"minimum": -10.0})
-    assert levels.judge(*sample(1, f=1e6)) is None
-    breach = levels.judge(*sample(2, f=-11.0))
-    assert mentions(breach.reason, "axes.b.limits.levels.force", "-11 N", ">= -10 N")
-    assert watch(force={"minimum": -10.0}).judge(*sample(1, f=math.nan)) is not None
+    assert levels.judge(*sample(1, f=1e6)) == NONE
+    breach, _ = levels.judge(*sample(2, f=-11.0))
+    assert mentions(breach, "axes.b.limits.levels.force", "-11 N", ">= -10 N")
+    assert watch(force={"minimum": -10.0}).judge(*sample(1, f=math.nan)) != NONE
 
 
 def test_level_acts_after_persistence() -> None:
     levels = watch(force={"maximum": 10.0, "persistence": 3})
     acted = [levels.judge(*sample(k, f=f)) for k, f in enumerate([11, 11, 9, 11, 12, 13.0], 1)]
-    assert [breach is not None for breach in acted] == [False] * 5 + [True]
-    assert mentions(acted[-1].reason, "13 N", "3", "<= 10 N")
+    assert [breach != NONE for breach in acted] == [False] * 5 + [True]
+    assert mentions(acted[-1][0], "13 N", "3", "<= 10 N")
 
 
 def test_warnings_are_counted_and_reported_once() -> None:
     levels = watch(force={"warn_maximum": 10.0, "maximum": 20.0})
     for k, f in enumerate([5.0, 11.0, 12.0, 4.0, 15.0], 1):
-        assert levels.judge(*sample(k, f=f)) is None
+        assert levels.judge(*sample(k, f=f)) == NONE
     assert each_mentions(levels.take_warnings(), ("sample 2", "axes.b.limits.levels.force", "11 N", "<= 10 N"))
     assert levels.take_warnings() == []
     assert levels.numbers() == {"b": {"force": {"lowest": 4.0, "highest": 15.0, "samples": 3.0, "first": 2.0}}}

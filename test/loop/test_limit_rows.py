@@ -305,9 +305,9 @@ def test_levels_equal_evaluation_of_whole_histories(seed: int) -> None:
             numbers.setdefault(name, {})[quantity] = row | ({"first": warned[0]} if len(warned) else {})
     assert watch.numbers() == numbers
     assert len(watch.told) == sum(row["samples"] > 0 for rows in numbers.values() for row in rows.values())
-    assert {k for k, breach in enumerate(breaches) if breach} == set(expected)
+    assert {k for k, (breach, _) in enumerate(breaches) if breach} == set(expected)
     for k, (reason, action) in expected.items():
-        assert (breaches[k].action, breaches[k].reason[: len(reason)]) == (action, reason)
+        assert (breaches[k][1], breaches[k][0][: len(reason)]) == (action, reason)
 
 
 # Kernels

@@ -37,7 +37,7 @@ from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import override
-from rths_nodes.loop.scenario.force_axes import SHARE, Load, LoadHistory
+from rths_nodes.loop.scenario.force_axes import SHARE, Load, load_history
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge, fading_of
 from rths_nodes.loop.supervision.limits import LimitCheck
@@ -54,8 +54,9 @@ LIMITS = {
 }
 
 
-def history(rate: float = 1e5, **data: Any) -> LoadHistory:
-    return LoadHistory(from_data(Load, data), rate, DT)
+def targets_of(force: float, count: int, **data: Any) -> np.ndarray:
+    next_target = load_history(from_data(Load, data), 1e5, DT, force)
+    return np.array([next_target(k * DT) for k in range(1, count)])
 
 
 def command(sample: int, target: float, load: float, modes: bytes = BY_FORCE) -> Command:
@@ -67,19 +68,15 @@ def command(sample: int, target: float, load: float, modes: bytes = BY_FORCE) ->
 
 
 def test_load_ramps_smoothly_from_current_force() -> None:
-    load = history(value=4e3, ramp_time=0.1)
-    load.begin(1e3)
-    targets = [load.step(k * DT) for k in range(1, 200)]
+    targets = targets_of(1e3, 200, value=4e3, ramp_time=0.1)
     assert targets[0] == pytest.approx(1e3, abs=0.1)
     assert targets[49] == pytest.approx(2.5e3, rel=1e-9), "half of the ramp"
-    assert targets[99:] == [4e3] * 100
+    assert targets[99:].tolist() == [4e3] * 100
     assert max(np.diff(targets)) == pytest.approx(1.875 * 3e3 / 100, rel=1e-3)
 
 
 def test_load_table_is_joined_at_force_rate_and_held() -> None:
-    load = history(table=[[0.0, 1e3], [0.5, 1e3], [1.0, 6e3]])
-    load.begin(0.0)
-    targets = np.array([load.step(k * DT) for k in range(1, 1200)])
+    targets = targets_of(0.0, 1200, table=[[0.0, 1e3], [0.5, 1e3], [1.0, 6e3]])
     assert np.abs(np.diff(targets)).max() <= SHARE * 1e5 * DT * 1.000001
     assert targets[200] == 1e3
     assert targets[749] == pytest.approx(3.5e3)

@@ -16,7 +16,7 @@ from messages import mentions
 
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.watch import MOVING, Sample, Statement, Watch, WatchSection
+from rths_nodes.loop.watch import MOVING, Sample, Watch, WatchSection
 
 # Rig of two axes in simulated time, a test that sends its state, and a watcher with its own sensors.
 #
@@ -94,7 +94,7 @@ class Attack:
     """
 
     name: str
-    sent: Callable[[float, Statement, Statement, World], list[Statement]] | None = None
+    sent: Callable[[float, Sample, Sample, World], list[Sample]] | None = None
     state: int | None = None
     moves: Callable[[float, World], np.ndarray] | None = None
     sensors: Callable[[Sample, Sample], Sample | None] | None = None
@@ -163,12 +163,12 @@ class World:
             return self.attack.moves(t, self)
         return self.planned(t - LAG)
 
-    def statement(self, t: float) -> Statement:
+    def statement(self, t: float) -> Sample:
         """Statement of the test at ``t``, as measured."""
         x = self.true(t)
         noisy = x + self.noise.normal(0.0, 2e-5, 2)
         force = STIFFNESS * x + self.noise.normal(0.0, 50.0, 2)
-        return Statement(t, round(t * SERVO_HZ), tuple(noisy), tuple(force), tuple(self.planned(t)))
+        return Sample(t, round(t * SERVO_HZ), tuple(noisy), tuple(force), tuple(self.planned(t)))
 
     def events(self) -> Iterator[tuple[float, str, Any]]:
         """Yield all inputs of the watcher, in order."""
@@ -176,7 +176,7 @@ class World:
         last = 0.0
         sensed, stated, states, number = 0.0, 0.0, iter([*self.states, (math.inf, State.IDLE)]), 0
         at, state = next(states)
-        before: Statement | None = None
+        before: Sample | None = None
         shown: Sample | None = None
         draw = self.noise
         lied = self.attack is not None and self.attack.state is not None
@@ -247,7 +247,7 @@ class World:
                 return at
         return math.inf
 
-    def untrue(self, statement: Statement) -> bool:
+    def untrue(self, statement: Sample) -> bool:
         """True if a statement is off by more than tolerances and noise, whatever its true age is."""
         for age in np.arange(-DELAY, LATE + 1e-9, 1e-3):
             x = self.true(statement.at - age)
@@ -306,7 +306,7 @@ def whole_test(world: World, draw: np.random.Generator) -> None:
     world.rest(State.FINISHED, 0.5)
 
 
-Sent = Callable[[float, Statement, Statement, World], list[Statement]]
+Sent = Callable[[float, Sample, Sample, World], list[Sample]]
 """Function of the time, the true statement, the last statement before the attack, and the world."""
 BOTH = (0, 1)
 UNITS = {"displacement": 1.0, "force": STIFFNESS, "command": 1.0}
@@ -315,8 +315,8 @@ ALL = tuple(UNITS)
 
 
 def changed(
-    statement: Statement, quantity: str, axes: tuple[int, ...], change: Callable[[float, int], float]
-) -> Statement:
+    statement: Sample, quantity: str, axes: tuple[int, ...], change: Callable[[float, int], float]
+) -> Sample:
     values = list(getattr(statement, quantity))
     for axis in axes:
         values[axis] = change(values[axis], axis)
@@ -332,7 +332,7 @@ def lie(change: Callable[[float, float, float], float], quantity: str, axes: tup
 
 
 def frozen(quantities: tuple[str, ...] = ALL, axes: tuple[int, ...] = BOTH) -> Sent:
-    def sent(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
+    def sent(t: float, true: Sample, before: Sample, world: World) -> list[Sample]:
         for quantity in quantities:
             values = getattr(before, quantity)
             true = changed(true, quantity, axes, lambda _, axis, values=values: values[axis])
@@ -344,7 +344,7 @@ def frozen(quantities: tuple[str, ...] = ALL, axes: tuple[int, ...] = BOTH) -> S
 def old(seconds: float, counts_on: bool = True, period: float = 0.0) -> Sent:
     """Statements of ``seconds`` ago; a recording of one ``period`` that is played again and again."""
 
-    def sent(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
+    def sent(t: float, true: Sample, before: Sample, world: World) -> list[Sample]:
         statement = world.statement(t - seconds - (((t - world.begins) % period) if period else 0.0))
         return [statement._replace(at=t, counter=true.counter if counts_on else statement.counter)]
 
@@ -364,19 +364,19 @@ def counter(count: Callable[[int, int, float], int]) -> Sent:
     ]
 
 
-def silent(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
+def silent(t: float, true: Sample, before: Sample, world: World) -> list[Sample]:
     return []
 
 
-def repeated(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
+def repeated(t: float, true: Sample, before: Sample, world: World) -> list[Sample]:
     return [before._replace(at=t)]
 
 
 def burst(seconds: float) -> Sent:
     """Keep statements back for ``seconds``, then send them all at once."""
-    kept: list[Statement] = []
+    kept: list[Sample] = []
 
-    def sent(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
+    def sent(t: float, true: Sample, before: Sample, world: World) -> list[Sample]:
         kept.append(true)
         if t - world.begins < seconds:
             return []
@@ -392,7 +392,7 @@ def seldom(interval: int) -> Sent:
     return lambda t, true, before, world: [true] if next(numbers) % interval == 0 else []
 
 
-def predicted(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
+def predicted(t: float, true: Sample, before: Sample, world: World) -> list[Sample]:
     """Continue along a line, as a model without a rig would."""
     earlier = world.planned(world.begins - 0.02)
     slope = (world.planned(world.begins) - earlier) / 0.02 * -1.0
@@ -400,7 +400,7 @@ def predicted(t: float, true: Statement, before: Statement, world: World) -> lis
     return [true._replace(displacement=tuple(x), force=tuple(STIFFNESS * x))]
 
 
-def as_planned(t: float, true: Statement, before: Statement, world: World) -> list[Statement]:
+def as_planned(t: float, true: Sample, before: Sample, world: World) -> list[Sample]:
     x = world.planned(t - 0.01)
     return [true._replace(displacement=tuple(x), force=tuple(STIFFNESS * x))]
 
@@ -611,7 +611,7 @@ def test_sensors_may_be_silent_for_longer_than_late() -> None:
         now = tick / SERVO_HZ
         if tick % 2 == 0 and not 100 <= tick < 136:
             watch.sense(Sample(now, tick // 2, zeros, zeros))
-        watch.receive(Statement(now, tick, (0.01 if tick == 250 else 0.0, 0.0), zeros, zeros))
+        watch.receive(Sample(now, tick, (0.01 if tick == 250 else 0.0, 0.0), zeros, zeros))
         assert not watch.judge(now) or tick > 250
     assert mentions(watch.ended, "north", "displacement", "0.01")
 

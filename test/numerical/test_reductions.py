@@ -20,7 +20,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
-from rths_nodes.numerical.reductions import Recovery, compliance, differences, reduced, units
+from rths_nodes.numerical.reductions import Recovery, Reduced, compliance, differences, units
 from rths_nodes.numerical.structures.matrices import Matrices
 from rths_nodes.recording.run import Run
 
@@ -47,7 +47,7 @@ def frame(storage: str = "dense", ground_load: str = "whole") -> Matrices:
 
 def reduction(kind: str, modes: int, model: Matrices) -> Any:
     params = from_data(registry.load("reduction", kind).Params, {"modes": modes}, "reduction")
-    return reduced(registry.build("reduction", params), model, INTERFACE)
+    return Reduced(registry.build("reduction", params), model, INTERFACE)
 
 
 @pytest.mark.parametrize("storage", ["dense", "sparse"])

@@ -20,7 +20,7 @@ from rths_nodes.ros.hosting.executor import (
     SERVE_EVERY_NS,
     LoopExecutor,
     ServiceDesk,
-    SlackUser,
+    slack_user,
 )
 
 US = 1_000
@@ -82,12 +82,12 @@ def observe(still_clock: Any) -> Any:
         light: int, slack: int = 50, ticks: int = 1000, rate: int = 4096, step: int = 0, **observer: int
     ) -> tuple[list[int], list[int]]:
         node: Any = Observer(still_clock, light, **observer)
-        user = SlackUser(node, still_clock)
+        use_slack = slack_user(node, still_clock)
         times, waiting = [], []
         for tick in range(ticks):
             node.waiting += 1
             began = still_clock.now
-            user.use_slack(Tick(still_clock, slack, rate), not step or tick % step > 0)  # type: ignore[arg-type]
+            use_slack(Tick(still_clock, slack, rate), not step or tick % step > 0)  # type: ignore[arg-type]
             times.append((still_clock.now - began) // US)
             waiting.append(node.waiting)
         return times, waiting

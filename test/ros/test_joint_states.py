@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from messages import naming
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.ros.ports.ros2_control import JointReader, SampleStream, Unfit, states_per_sample
+from rths_nodes.ros.ports.ros2_control import SampleStream, Unfit, joint_sample, states_per_sample
 
 
 def message(stamp: float = 1.0, **columns: Any) -> Any:
@@ -23,16 +24,15 @@ def message(stamp: float = 1.0, **columns: Any) -> Any:
 
 
 def test_joints_are_read_by_name() -> None:
-    reader = JointReader(["a", "b"])
     for columns in ({}, {"name": ["a", "b"], "position": [1.0, 2.0], "effort": [10.0, 20.0]}):
-        sample = reader.read(message(1.25, **columns))
+        sample = joint_sample(["a", "b"], "", message(1.25, **columns))
         assert sample.displacement.tolist() == [1.0, 2.0]
         assert sample.force.tolist() == [10.0, 20.0]
         assert (sample.stamp, sample.echo) == (1.25, None)
 
 
 def test_echo_is_the_position_of_its_joint() -> None:
-    assert JointReader(["a"], "b").read(message()).echo == 2
+    assert joint_sample(["a"], "b", message()).echo == 2
 
 
 @pytest.mark.parametrize(
@@ -48,19 +48,20 @@ def test_echo_is_the_position_of_its_joint() -> None:
 )
 def test_invalid_joint_states_are_refused(columns: dict[str, Any], parts: tuple[str, ...]) -> None:
     with pytest.raises(Unfit, match=naming(*parts)):
-        JointReader(["a", "b"]).read(message(**columns))
+        joint_sample(["a", "b"], "", message(**columns))
 
 
 def test_joints_without_axis_are_ignored() -> None:
     columns = {"name": ["x", "a"], "position": [math.nan, 1.0], "effort": [math.nan, 2.0]}
-    assert JointReader(["a"]).read(message(**columns)).force.tolist() == [2.0]
+    assert joint_sample(["a"], "", message(**columns)).force.tolist() == [2.0]
 
 
 DT = 0.01
+READ = partial(joint_sample, ["a"], "")
 
 
 def numbers_of(stamps: Any, per_sample: int = 1) -> list[int | None]:
-    count = SampleStream(JointReader(["a"]), DT / per_sample, per_sample)
+    count = SampleStream(READ, DT / per_sample, per_sample)
     return [count.number(stamp)[1] for stamp in stamps]
 
 
@@ -82,7 +83,7 @@ def test_numbers_follow_a_drifting_clock(rate: float) -> None:
 
 
 def test_repeated_state_has_no_number() -> None:
-    count = SampleStream(JointReader(["a"]), DT, 1)
+    count = SampleStream(READ, DT, 1)
     numbers = [count.number(stamp) for stamp in (5.0, 5.0, 4.9, 5.01)]
     assert numbers == [(True, 0), (False, None), (False, None), (True, 1)]
     assert count.repeated == 2

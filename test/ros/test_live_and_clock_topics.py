@@ -33,7 +33,7 @@ from rths_nodes.recording import bag
 from rths_nodes.recording.reading import read_run
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.names import JOINTS
-from rths_nodes.ros.nodes.monitor import Joints
+from rths_nodes.ros.nodes.monitor import joint_publisher
 
 NAME, SHORT = "chen_ricles_2010", "duration=1.5"
 SAMPLE = 1e9 / 1024.0
@@ -156,9 +156,9 @@ def test_joints_are_samples_of_the_recording(tmp_path: Path) -> None:
 @pytest.mark.nodes
 def test_targets_of_force_axis_are_efforts() -> None:
     published: dict[str, JointState] = {}
-    joints = Joints({"moved": False, "loaded": True}, 0.001, "rig", published.__setitem__)
-    joints.publish(0, 0, [0.01, 2e3], [0.02, 2.1e3], [0.0, 0.1], [5.0, 1.9e3])
-    joints.publish(50, 1_500_000_000, [0.02, 2e3], [0.03, 2.1e3], [0.01, 0.1], [5.0, 1.9e3])
+    publish = joint_publisher({"moved": False, "loaded": True}, 0.001, "rig", published.__setitem__)
+    publish(0, 0, [0.01, 2e3], [0.02, 2.1e3], [0.0, 0.1], [5.0, 1.9e3])
+    publish(50, 1_500_000_000, [0.02, 2e3], [0.03, 2.1e3], [0.01, 0.1], [5.0, 1.9e3])
     states, targets, commands = (published[topic] for topic in JOINTS)
     np.testing.assert_allclose(states.velocity, [0.2, 0.0])
     np.testing.assert_array_equal(targets.position, [0.02, np.nan])

@@ -31,7 +31,6 @@ from rths_nodes.loop.options import PACES
 from rths_nodes.loop.scenario import files
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
-from rths_nodes.ros.nodes.base import NodeRefused
 from rths_nodes.ros.transport import endpoints
 from rths_nodes.ros.transport.endpoints import quality
 
@@ -267,7 +266,7 @@ def test_overrides_hold_after_reconfiguration() -> None:
 
 @pytest.mark.parametrize("topic", [topic.name for topic in PROTOCOL])
 def test_qos_of_loop_protocol_is_fixed(topic: str) -> None:
-    with pytest.raises(NodeRefused) as refused, started("monitor", **{f"{topic}__reliability": "best_effort"}):
+    with pytest.raises(ConfigError) as refused, started("monitor", **{f"{topic}__reliability": "best_effort"}):
         pass
     reason = str(refused.value)
     assert reason.startswith(f"qos_overrides./rths/{topic}.publisher.reliability: refused")

@@ -161,10 +161,9 @@ def _axis(run: Run, samples: Indices, axis: int, as_given: bool) -> Estimate:
 
 def _relation(wanted: Array, measured: Array, dt: float, longest: int, sine: float | None) -> Relation:
     x, y = wanted[:, None], measured[:, None]
-    evaluation = frequency_evaluation(x, y, dt)
     delay = float(delay_samples(x, y, longest)[0]) * dt
     fit = delay_of_sine(wanted, measured, dt, sine) if sine else None
-    indices = (float(values[0]) for values in (evaluation.amplitude, evaluation.delay, evaluation.frequency))
+    indices = (float(values[0]) for values in frequency_evaluation(x, y, dt))
     return Relation(delay, *indices, *(fit or (None, None)))
 
 

@@ -34,7 +34,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import rig_kind
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.watch import Sample, Statement, Watch, pulses
+from rths_nodes.loop.watch import Sample, Watch, pulses
 from rths_nodes.ros import environment
 
 TURNS = 2
@@ -179,7 +179,7 @@ class WatchLoop:
             force = message.force[index] if channel is None else auxiliary[channel]
             sent = math.nan if forced else command if math.isfinite(command) else math.inf
             rows.append((message.displacement[index], force, sent))
-        self.watch.receive(Statement(at, message.sample, *zip(*rows, strict=True)))
+        self.watch.receive(Sample(at, message.sample, *zip(*rows, strict=True)))
 
     def _pulse(self, out: socket.socket) -> None:
         now = time.monotonic()

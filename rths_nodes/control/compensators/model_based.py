@@ -53,18 +53,17 @@ class FeedbackParams:
     shaping_damping: float = number("damping ratio of the shaping filter", "1", 0.7, more_than=0.0)
 
 
-class DeviationController(NamedTuple):
-    """Feedback u_k = -K z_k of the deviation y, with the observer state z_k = Phi z_{k-1} + Gamma y_{k-1}."""
+Controller = tuple[Array, Array, Array]
+"""Matrices Phi, Gamma and K of the feedback u_k = -K z_k of the deviation y.
 
-    phi: Array
-    gamma: Array
-    gain: Array
+The state of the observer is z_k = Phi z_{k-1} + Gamma y_{k-1}."""
 
-    @property
-    def constants(self) -> Array:
-        """Return the matrix that maps z_{k-1} and y_{k-1} to z_k and u_k in :func:`feedback_step`."""
-        onward = np.hstack([self.phi, self.gamma])
-        return np.asfortranarray(np.vstack([onward, -self.gain @ onward]))
+
+def feedback_matrix(controller: Controller) -> Array:
+    """Return the matrix that maps z_{k-1} and y_{k-1} to z_k and u_k in :func:`feedback_step`."""
+    phi, gamma, gain = controller
+    onward = np.hstack([phi, gamma])
+    return np.asfortranarray(np.vstack([onward, -gain @ onward]))
 
 
 def observer_at_rest(k: Array) -> Array:
@@ -82,7 +81,7 @@ def feedback_step(k: Array, states: Array, deviation: Numbers, feedback: Numbers
 
 def deviation_controller(
     plant: StateSpace, params: FeedbackParams, coupled: bool, dt: float, lead: float, path: str
-) -> DeviationController:
+) -> Controller:
     """Return the feedback for ``plant``, sampled every ``dt`` (s); commands act ``lead`` (s) later.
 
     If ``coupled`` is false, the coupling of the axes is ignored. Raises ConfigError, with ``path``, if no such
@@ -96,7 +95,7 @@ def deviation_controller(
     parts = [_continuous(part, params, path) for part in plants]
     system, inputs, gain = (block_diag(*blocks) for blocks in zip(*parts, strict=True))
     phi, before, now = transition(system, inputs, dt)
-    controller = DeviationController(phi, before + now, gain)
+    controller = phi, before + now, gain
     radius = loop_radius(plant, controller, dt, round(lead / dt))
     if not radius < 1.0:
         raise ConfigError(
@@ -134,15 +133,16 @@ def _continuous(plant: StateSpace, params: FeedbackParams, path: str) -> tuple[A
     return closed * speed, observer * speed, gain
 
 
-def loop_radius(plant: StateSpace, controller: DeviationController, dt: float, late: int) -> float:
+def loop_radius(plant: StateSpace, controller: Controller, dt: float, late: int) -> float:
     """Return the growth factor of deviations per sample (stable below 1); commands act ``late`` samples later."""
     phi, before, now = transition(plant.system, plant.inputs, dt)
-    n, m, c = len(phi), before.shape[1], len(controller.phi)
+    phi_of_observer, gamma, gain = controller
+    n, m, c = len(phi), before.shape[1], len(phi_of_observer)
     line = (late + 1) * m  # earlier commands, newest first
     loop = np.zeros((n + c + line, n + c + line))
     estimate, feedback = slice(n, n + c), slice(n + c, n + c + m)
-    loop[estimate, :n], loop[estimate, estimate] = controller.gamma @ plant.outputs, controller.phi
-    loop[feedback] = -controller.gain @ loop[estimate]
+    loop[estimate, :n], loop[estimate, estimate] = gamma @ plant.outputs, phi_of_observer
+    loop[feedback] = -gain @ loop[estimate]
     loop[n + c + m :, n + c : -m or None] = np.eye(line - m)
     loop[:n, :n] = phi
     loop[:n, -m:] += before
@@ -180,7 +180,7 @@ def constants(params: ModelBased.Params, dt: float) -> Constants:
     feedback = np.zeros((0, 0))
     if params.feedback is not None:
         plant, coupled = model.plant(), params.coupled
-        feedback = deviation_controller(plant, params.feedback, coupled, dt, lead, model.origin).constants
+        feedback = feedback_matrix(deviation_controller(plant, params.feedback, coupled, dt, lead, model.origin))
     matrix = np.hstack(list(loading_model.ahead(feedforward_of(params, model), lead)))
     return Constants(dt, np.asfortranarray(matrix), feedback)
 

@@ -124,13 +124,14 @@ assert [field.name for field in fields(Head)] == list(LAYOUT)[2:]
 
 
 class Unreadable(ValueError):
-    """Error for bytes that are not a datagram of this layout. The message is the reason."""
+    """Error for bytes that are not a datagram of this layout. The message is the reason.
 
+    A datagram of another ``version`` belongs to a ``session``; otherwise both are 0.
+    """
 
-class OtherVersion(Unreadable):
-    def __init__(self, version: int, head: Head) -> None:
-        super().__init__(f"the version is {version}; must be {VERSION}")
-        self.version, self.head = version, head
+    def __init__(self, reason: str, version: int = 0, session: int = 0) -> None:
+        super().__init__(reason)
+        self.version, self.session = version, session
 
 
 def packed(head: Head, rows: bytes = b"") -> bytes:
@@ -139,10 +140,7 @@ def packed(head: Head, rows: bytes = b"") -> bytes:
 
 
 def head_of(data: bytes) -> Head:
-    """Return the header of a complete datagram.
-
-    Raises Unreadable if ``data`` is not a datagram, or OtherVersion if its version differs.
-    """
+    """Return the header of a complete datagram. Raises Unreadable if ``data`` is not such a datagram."""
     if not HEAD.size + CHECKSUM.size <= len(data) <= LARGEST:
         raise Unreadable(f"{len(data)} bytes")
     magic, version, *values = HEAD.unpack_from(data)
@@ -150,9 +148,10 @@ def head_of(data: bytes) -> Head:
         raise Unreadable("the datagram does not begin with RTHS")
     if CHECKSUM.unpack_from(data, len(data) - CHECKSUM.size)[0] != zlib.crc32(data[: -CHECKSUM.size]):
         raise Unreadable("wrong checksum")
+    head = Head(*values)
     if version != VERSION:
-        raise OtherVersion(version, Head(*values))
-    return Head(*values)
+        raise Unreadable(f"the version is {version}; must be {VERSION}", version, head.session)
+    return head
 
 
 @dataclass(slots=True)

@@ -55,7 +55,6 @@ from rths_nodes.laboratory.ports.datagrams import (
     FarLimits,
     FarLoad,
     Head,
-    OtherVersion,
     RigState,
     Unreadable,
 )
@@ -145,7 +144,7 @@ class Link:
                 head = datagrams.head_of(data)
             except Unreadable as error:
                 self.counts[FOREIGN if stranger else GARBAGE] += 1
-                if not stranger and isinstance(error, OtherVersion) and error.head.session == self.session:
+                if not stranger and error.version and error.session == self.session:
                     self.other_version = error.version
                 continue
             if not stranger and head.session == self.session:

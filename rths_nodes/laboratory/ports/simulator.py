@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from rths_nodes.core.samples import (
     Command,
     Measurement,
 )
-from rths_nodes.laboratory.force_control import TransportedLoops
+from rths_nodes.laboratory.force_control import CONTROLLER, ForceLoops
 from rths_nodes.laboratory.ports.common import (
     TRIGGER_CHANNEL,
     Trigger,
@@ -224,7 +225,7 @@ class Simulator(WarningPort):
         self._outputs = [output.converter for output in outputs.values()]
         self._converts = any(output.converts for output in outputs.values())
         self._drive = Drive(outputs, dt, params.low_velocity)
-        self._loops = TransportedLoops(axes, dt, params.transport_samples) or None
+        self._loops = ForceLoops(axes, CONTROLLER, dt) or None
         self._astray = any(output.wrong() for output in outputs.values())
         self._at_start = (
             PRESSURES.get(params.hydraulics or "", HYDRAULICS_NOT_TOLD),
@@ -264,6 +265,7 @@ class Simulator(WarningPort):
         if self._loops is not None:
             self._loops.start(start)
             self.control_mode = self._loops.modes
+            self._under_way = deque(Command(0, start.copy(), start.copy()) for _ in range(self.transport_samples))
         self.sample = self.heartbeat = 0
         self._flags = 0
         self._high = False
@@ -337,9 +339,12 @@ class Simulator(WarningPort):
             self._triggers.append(self.trigger.high)
             self._high = self._triggers.popleft()
         if self._loops is not None:
-            driven = self._loops.transported(command, self._applied, self._shown_forces, self.interlock).tolist()
+            self._under_way.append(replace(command, target=command.target.copy(), command=self._applied))
+            acting = self._under_way.popleft()
+            if not self.interlock:
+                self._last = self._loops.led(acting, self._shown_forces).tolist()
+            driven = self._last
             self.control_mode, self.partial_stop = self._loops.modes, self._loops.breach
-            self._last = driven
         if self._driven:
             self._lead(driven, auxiliary)
         else:

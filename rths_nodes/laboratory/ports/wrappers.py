@@ -289,11 +289,6 @@ class CorrectedPort(PortBefore):
         return replace(shown, auxiliary=np.append(shown.auxiliary, shown.force[list(self._rows)]))
 
 
-def force_corrected(port: Port, axes: Mapping[str, object], dt: float, simulated: bool) -> Port:
-    corrected = CorrectedPort(port, axes, dt, simulated)
-    return corrected if corrected.names else port
-
-
 class ForceLoopPort(PortBefore):
     def __init__(self, port: Port, loops: ForceLoops) -> None:
         super().__init__(port)
@@ -350,7 +345,3 @@ class ForceLoopPort(PortBefore):
             forced = by_force(self._loops.modes)
             measured.command = np.where(forced, self._command.command, measured.command)
         return measured
-
-
-def force_controlled(port: Port, loops: ForceLoops) -> Port:
-    return ForceLoopPort(port, loops) if loops else port

@@ -8,7 +8,6 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -120,23 +119,18 @@ Drawn = tuple[int, int, int, Array]
 """Number of a motion (from 1), samples per column, first sample, and columns ``(columns, curves, 4)``."""
 
 
-@dataclass
-class _Motion:
-    number: int
-    first: int
-    next: int
-    columns: LiveColumns
-    seen: int = -1
-
-
 class MotionCurves:
     """Collects curves of successive motions; thread-safe. ``loaded`` is true for each force axis."""
 
     def __init__(self, loaded: Sequence[bool], servo_rate: float) -> None:
         self._loaded, self._rate = list(loaded), servo_rate
         self._lock = threading.Lock()
-        self._motions: deque[_Motion] = deque(maxlen=MOST)
+        self._motions: deque[tuple[int, LiveColumns]] = deque(maxlen=MOST)
         self._number = 0
+        self._first = self._next = 0
+        """First and next sample of the last motion."""
+        self._seen = -1
+        """``_next`` at the last call of :meth:`take`; -1 if the last motion began later."""
 
     def add(self, measured: Measurement, command: Array) -> None:
         number, modes = measured.sample, measured.control_mode
@@ -146,25 +140,26 @@ class MotionCurves:
         values = [value if loaded == now else math.nan for value, loaded, now in rows]
         aimed = [f if loaded else x for x, f, loaded in zip(moved, force, self._loaded, strict=True)]
         with self._lock:
-            last = self._motions[-1] if self._motions else None
-            if last is None or number != last.next or number - max(last.seen, last.first) > LONGEST_S * self._rate:
+            too_long = number - max(self._seen, self._first) > LONGEST_S * self._rate
+            if not self._motions or number != self._next or too_long:
                 self._number += 1
-                last = _Motion(self._number, number, number, LiveColumns(len(self._loaded), self._rate))
-                self._motions.append(last)
+                self._first, self._seen = number, -1
+                self._motions.append((self._number, LiveColumns(len(self._loaded), self._rate)))
             nothing = [math.nan] * len(moved)
-            last.columns.add(number - last.first, values, values, moved, force, aimed, nothing)
-            last.next = number + 1
+            _, columns = self._motions[-1]
+            columns.add(number - self._first, values, values, moved, force, aimed, nothing)
+            self._next = number + 1
 
     def take(self) -> list[Drawn]:
         """Return the new columns of all motions. A motion without new samples since the last call has ended."""
-        columns = []
+        drawn = []
         with self._lock:
-            for motion in list(self._motions):
-                over = motion is not self._motions[-1] or motion.seen == motion.next
-                motion.seen = motion.next
-                first, values = motion.columns.take(rest=over)
+            ended, self._seen = self._seen == self._next, self._next
+            for number, columns in list(self._motions):
+                over = ended or number != self._number
+                first, values = columns.take(rest=over)
                 if over:
-                    self._motions.remove(motion)
+                    self._motions.popleft()
                 if len(values):
-                    columns.append((motion.number, motion.columns.samples_per_column, first, values))
-        return columns
+                    drawn.append((number, columns.samples_per_column, first, values))
+        return drawn

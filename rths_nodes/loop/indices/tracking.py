@@ -47,25 +47,18 @@ MOST = 10.0
 """Ratio of error to target above which a relative error has no meaning, because the target has hardly moved."""
 
 
-class FrequencyEvaluation(NamedTuple):
-    """Amplitude ratio, delay (s, positive if late) and equivalent frequency (Hz), each ``(n_axes,)``."""
-
-    amplitude: Array
-    delay: Array
-    frequency: Array
-
-
 @np.errstate(divide="ignore", invalid="ignore")
-def frequency_evaluation(target: Array, measured: Array, dt: float) -> FrequencyEvaluation:
-    """Return the frequency evaluation index of histories ``(n, n_axes)`` (Guo, Chen, Xu & Sanchez 2014).
+def frequency_evaluation(target: Array, measured: Array, dt: float) -> tuple[Array, Array, Array]:
+    """Return the frequency evaluation of histories ``(n, n_axes)`` (Guo, Chen, Xu & Sanchez 2014).
 
         FEI = sum_j (Y_j / X_j) |X_j|^2 / sum_j |X_j|^2,    f_eq = sum_j f_j |X_j|^2 / sum_j |X_j|^2
         A = |FEI|,    d = -arg(FEI) / (2 pi f_eq)
 
-    X and Y are the one-sided spectra of target and measurement at the frequencies f, A is the amplitude ratio, d
-    the delay and f_eq the equivalent frequency. Means are removed, because an offset is neither amplitude nor
-    delay. The histories are cut to a :func:`fast_length`. The result is NaN if the target does not move. With a
-    constant delay over a wide band, A is slightly below the gain (0.4 % for 10 ms on 0.1 to 5 Hz).
+    The results are the amplitude ratio A, the delay d (s, positive if late) and the equivalent frequency f_eq
+    (Hz), each ``(n_axes,)``. X and Y are the one-sided spectra of target and measurement at the frequencies f.
+    Means are removed, because an offset is neither amplitude nor delay. The histories are cut to a
+    :func:`fast_length`. The results are NaN if the target does not move. With a constant delay over a wide band, A
+    is slightly below the gain (0.4 % for 10 ms on 0.1 to 5 Hz).
     """
     length = fast_length(len(target), -1)
     x, y = (np.fft.rfft(values[:length].T)[:, 1:] for values in (target, measured))
@@ -75,7 +68,7 @@ def frequency_evaluation(target: Array, measured: Array, dt: float) -> Frequency
     moved = np.where(total > 0.0, total, math.nan)
     index = (y * x.conj()).sum(axis=1) / moved  # not BLAS, because its rounding depends on the number of threads
     equivalent = (shares * frequencies).sum(axis=1) / moved
-    return FrequencyEvaluation(np.abs(index), -np.angle(index) / (2.0 * math.pi * equivalent), equivalent)
+    return np.abs(index), -np.angle(index) / (2.0 * math.pi * equivalent), equivalent
 
 
 class Constants(NamedTuple):

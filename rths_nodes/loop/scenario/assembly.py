@@ -20,7 +20,7 @@ from rths_nodes.core.validation import walk
 from rths_nodes.core.wire import Codec, RunMark, bound_of
 from rths_nodes.laboratory.calibration import in_order_of_rig
 from rths_nodes.laboratory.force_control import NODES, ForceLoops
-from rths_nodes.laboratory.ports.wrappers import CalibratedPort, NamedPort, force_controlled, force_corrected
+from rths_nodes.laboratory.ports.wrappers import CalibratedPort, CorrectedPort, ForceLoopPort, NamedPort
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies
 from rths_nodes.mechanics.structure import combined_load, is_sparse
@@ -30,7 +30,6 @@ from rths_nodes.numerical.reductions import (
     Recovery,
     Reduced,
     Selection,
-    reduced,
     refuse_tested_elsewhere,
 )
 from rths_nodes.numerical.structures.restoring_forces import is_linear
@@ -169,7 +168,7 @@ class Assembly:
         reduction: Reduction = self._build("reduction", params)
         at = places("interface", self.scenario.interface, full)
         refuse_tested_elsewhere(full, at, full.names)
-        condensed: Any = reduced(reduction, full, at)
+        condensed: Any = Reduced(reduction, full, at)
         return condensed  # type: ignore[no-any-return]
 
     @cached_property
@@ -302,10 +301,10 @@ class Assembly:
         if real and scenario.rig_file:
             port = CalibratedPort(port, scenario.axes, scenario.rig_file.auxiliary)
         if scenario.rig_file is not None:
-            port = force_corrected(port, scenario.axes, scenario.dt, simulated=not real)
-        return (
-            force_controlled(port, ForceLoops(scenario.axes, NODES, scenario.dt)) if scenario.force_axes else port
-        )
+            corrected = CorrectedPort(port, scenario.axes, scenario.dt, simulated=not real)
+            port = corrected if corrected.names else port
+        loops = ForceLoops(scenario.axes, NODES, scenario.dt)
+        return ForceLoopPort(port, loops) if loops else port
 
     @cached_property
     def _model(self) -> tuple[str, ...]:

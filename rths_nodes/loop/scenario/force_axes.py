@@ -15,7 +15,9 @@ row of a table.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError, join
@@ -111,6 +113,19 @@ class Load:
         """Time from the change of mode until the target has its final value, s."""
         return float(self.table[-1][0] if self.table else self.ramp_time or 0.0)
 
+    def wanted(self, after: float, first: float) -> float:
+        """Return the force (N) ``after`` seconds of force control that began at the force ``first`` (N)."""
+        if self.value is not None and self.ramp_time is not None:
+            x = min(after / self.ramp_time, 1.0)
+            share = x * x * x * (10.0 - 15.0 * x + 6.0 * x * x)
+            return first + share * (self.value - first)
+        table = self.table or ()
+        index = bisect_right(table, after, key=itemgetter(0))
+        if index == 0 or index == len(table):
+            return table[max(index - 1, 0)][1]
+        (t0, f0), (t1, f1) = table[index - 1 : index + 1]
+        return f0 + (f1 - f0) * (after - t0) / (t1 - t0)
+
     def check(self, limits: Limits, path: str) -> None:
         largest = abs(self.largest)
         if largest >= limits.force:
@@ -135,36 +150,21 @@ class Load:
                 )
 
 
-class LoadHistory:
-    """Computes the force target of one axis, with the limit ``force_rate`` (N/s), at each sample of ``dt`` s."""
+def load_history(load: Load, force_rate: float, dt: float, force: float) -> Callable[[float], float]:
+    """Return a function that computes the force target of one axis (N), from ``force`` (N) at the change of mode.
 
-    def __init__(self, params: Load, force_rate: float, dt: float) -> None:
-        self._p, self._step = params, SHARE * force_rate * dt
-        self._times = [row[0] for row in params.table or ()]
-        self._values = [row[1] for row in params.table or ()]
-        self.begin(0.0)
+    Call the function once per sample of ``dt`` s, in order, with the time since the change of mode (s).
+    ``force_rate`` is the limit of the axis, N/s.
+    """
+    step, target = SHARE * force_rate * dt, force
 
-    def begin(self, force: float) -> None:
-        self._first = self.target = force
+    def next_target(after: float) -> float:
+        nonlocal target
+        away = load.wanted(after, force) - target
+        target += max(-step, min(step, away))
+        return target
 
-    def step(self, after: float) -> float:
-        """Return the target (N) ``after`` seconds after the change of mode. Call once per sample, in order."""
-        away = self._wanted(after) - self.target
-        self.target += max(-self._step, min(self._step, away))
-        return self.target
-
-    def _wanted(self, after: float) -> float:
-        p = self._p
-        if p.value is not None and p.ramp_time is not None:
-            x = min(after / p.ramp_time, 1.0)
-            share = x * x * x * (10.0 - 15.0 * x + 6.0 * x * x)
-            return self._first + share * (p.value - self._first)
-        index = bisect_right(self._times, after)
-        if index == 0 or index == len(self._times):
-            return self._values[max(index - 1, 0)]
-        t0, t1 = self._times[index - 1 : index + 1]
-        f0, f1 = self._values[index - 1 : index + 1]
-        return f0 + (f1 - f0) * (after - t0) / (t1 - t0)
+    return next_target
 
 
 def check_mode(axis: Any, path: str) -> None:

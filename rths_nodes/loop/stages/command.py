@@ -40,7 +40,7 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.core.wire import Codec
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.force_axes import LoadHistory
+from rths_nodes.loop.scenario.force_axes import load_history
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import MotionBridge, fading_of
 from rths_nodes.loop.supervision.limits import LimitCheck
@@ -127,7 +127,7 @@ class CommandStage:
             self.setup, scenario.dt, self.substeps, fading_of(scenario.bridge, scenario.limits, scenario.dt)
         )
         loaded = [*enumerate(scenario.axes.values())][n_axes:]
-        self._loads = [ForceTarget(number, axis, scenario.dt) for number, axis in loaded]
+        self._loads = [force_target(number, axis, scenario.dt) for number, axis in loaded]
         self._n_moved = n_axes
         self._targets: deque[Target] = deque()
         self._next_step = self._followed = 0
@@ -259,8 +259,8 @@ class CommandStage:
             flags |= FLAG_AT_BOUND
         if not self._loads:
             return Command(sample, np.array(x), np.array(commands), self._auxiliary, flags)
-        loads = [load.step(sample, measured, x) for load in self._loads]
-        modes = bytes([MODE_DISPLACEMENT] * self._n_moved + [load.mode for load in self._loads])
+        loads, load_modes = zip(*(load(sample, measured, x) for load in self._loads), strict=True)
+        modes = bytes([MODE_DISPLACEMENT] * self._n_moved + [*load_modes])
         target, command = np.array([*x, *loads]), np.array([*commands, *loads])
         return Command(sample, target, command, self._auxiliary, flags, modes)
 
@@ -315,39 +315,39 @@ def bounds_of(compensator: Compensator) -> list[tuple[int, float, float]]:
     return bounds
 
 
-class ForceTarget:
-    """Computes the targets of the force ``axis`` with index ``number``; ``dt`` is in s."""
+def force_target(
+    number: int, axis: Any, dt: float
+) -> Callable[[int, Measurement, Sequence[float]], tuple[float, int]]:
+    """Return a function that computes target and mode of the force ``axis`` with index ``number``; ``dt`` is in s.
 
-    def __init__(self, number: int, axis: Any, dt: float) -> None:
-        load, law = axis.own_load, axis.force_control.law
-        self._number, self._dt = number, dt
-        self._history = LoadHistory(load, axis.limits.force_rate, dt)
-        self._from = load.held_for
-        self._to = math.inf if load.held_from is None else load.held_from
-        self._inclined = (law.coupled_to - 1, law.column.actuator_length) if load.vertical else None
-        self._held: float | None = None
-        self.mode = MODE_DISPLACEMENT
+    Its arguments are the number of the sample, the last Measurement, and the targets of the axes without a load,
+    m. If the load is vertical, the motion of one of these axes inclines this axis. The target is in m or N,
+    according to its mode.
+    """
+    load, law = axis.own_load, axis.force_control.law
+    ends = math.inf if load.held_from is None else load.held_from
+    begun = 0.0
+    held: float | None = None
+    history: Callable[[float], float] | None = None  # None while the axis is held
 
-    def step(self, sample: int, measured: Measurement, aimed: Sequence[float]) -> float:
-        """Return the target (m or N, according to ``mode``) of ``sample``.
-
-        ``aimed`` are the targets of the axes without a load, m. If the load is vertical, the motion of one of
-        these axes inclines this axis.
-        """
-        time, n = sample * self._dt, self._number
-        force, controlled = float(measured.force[n]), self.mode == MODE_FORCE
-        if self._from < time <= self._to:
-            share = 1.0 if self._inclined is None else vertical_share(aimed[self._inclined[0]], self._inclined[1])
-            if not controlled:
-                self.mode, self._begun = MODE_FORCE, time
-                self._history.begin(force * share)
-                return force
-            return self._history.step(time - self._begun) / share
-        if controlled or self._held is None:
+    def step(sample: int, measured: Measurement, aimed: Sequence[float]) -> tuple[float, int]:
+        nonlocal held, begun, history
+        time = sample * dt
+        if load.held_for < time <= ends:
+            inclined = load.vertical
+            share = vertical_share(aimed[law.coupled_to - 1], law.column.actuator_length) if inclined else 1.0
+            if history is None:
+                force = float(measured.force[number])
+                begun, history = time, load_history(load, axis.limits.force_rate, dt, force * share)
+                return force, MODE_FORCE
+            return history(time - begun) / share, MODE_FORCE
+        if history is not None or held is None:
             # the controller holds the last command; after force control only the measured position is known
-            self._held = float((measured.displacement if controlled else measured.command)[n])
-            self.mode = MODE_DISPLACEMENT
-        return self._held
+            held = float((measured.command if history is None else measured.displacement)[number])
+            history = None
+        return held, MODE_DISPLACEMENT
+
+    return step
 
 
 class DueCommands:

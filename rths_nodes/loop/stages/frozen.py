@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -61,11 +60,8 @@ def least_travel(
     return max(seen, TWICE * lost_motion, LEAST_TRAVEL * stroke), felt
 
 
-class Travel(NamedTuple):
-    """Travel of a command in one direction, and the change that its sensor has shown."""
-
-    gone: float
-    shown: float
+Travel = tuple[float, float]
+"""Travel of a command in one direction, and the change that its sensor has shown."""
 
 
 class OneWay:
@@ -150,7 +146,7 @@ class OneWay:
             sign = -1.0 if way else 1.0
             self._span = sorted([sign * mark[2], sign * mark[3]])
         self._silent[way] = True
-        return Travel(gone, moved)
+        return gone, moved
 
 
 class _Axis:
@@ -183,9 +179,10 @@ class _Axis:
             travel = travel or self.along.block(min(lows), max(highs), sum(means) / COARSE)
         if travel is None:
             return ""
+        gone, change = travel
         return (
-            f"axes.{self.name}: the displacement has changed by {1e3 * travel.shown:.3f} mm while its target has "
-            f"moved by {1e3 * travel.gone:.3f} mm in one direction. The actuator does not "
+            f"axes.{self.name}: the displacement has changed by {1e3 * change:.3f} mm while its target has "
+            f"moved by {1e3 * gone:.3f} mm in one direction. The actuator does not "
             "follow, or the displacement sensor is wrong"
         )
 

@@ -29,38 +29,6 @@ from rths_nodes.loop.supervision.monitor import Monitor, load_corridor
 from rths_nodes.loop.timing import LateData
 
 
-class LoadTracking:
-    """Computes the largest and the rms error of force axes in force mode.
-
-    The force axes come after the first ``n_moved`` axes. An error is target minus measured force. Percentages
-    refer to the largest target. Soft starts are included.
-    """
-
-    def __init__(self, axes: Sequence[str], n_moved: int) -> None:
-        self._axes, self._n = axes, n_moved
-        self._sums = [(0, 0.0, 0.0, 0.0)] * len(axes)
-
-    def add(self, target: Sequence[float], force: Sequence[float], modes: bytes) -> None:
-        rows = zip(target[self._n :], force[self._n :], modes[self._n :], strict=False)
-        for index, (wanted, measured, mode) in enumerate(rows):
-            if mode == MODE_FORCE:
-                samples, largest, most, squares = self._sums[index]
-                error = abs(wanted - measured)
-                largest = largest if error <= largest else error  # keeps NaN
-                self._sums[index] = samples + 1, largest, max(most, abs(wanted)), squares + error * error
-
-    def metrics(self) -> dict[str, dict[str, float]]:
-        return {
-            axis: {
-                "max_force_error_n": largest if samples else math.nan,
-                "max_force_error_percent": largest * (100.0 / most) if most else math.nan,
-                "rms_force_error_n": math.sqrt(squares / samples) if samples else math.nan,
-                "samples": float(samples),
-            }
-            for axis, (samples, largest, most, squares) in zip(self._axes, self._sums, strict=True)
-        }
-
-
 class MonitorStage:
     """Pairs Targets, Commands and Measurements by number and feeds the ``monitor`` in order.
 
@@ -91,7 +59,10 @@ class MonitorStage:
         self._bridged: list[int] = []
         self._late = partial(LateData.of_bridged, dt=scenario.dt, max_bridge=scenario.bridge.max_bridge)
         self._aim = self._aim_before = [0.0] * len(scenario.axes)
-        self._loads = LoadTracking(scenario.force_axes, len(axes)) if scenario.force_axes else None
+        self._load_errors = dict.fromkeys(scenario.force_axes, (0, 0.0, 0.0, 0.0))
+        """For each force axis: samples in force mode, largest error and target, and sum of squared errors, N.
+
+        An error is target minus measured force. Soft starts are included."""
         self.live = LiveColumns(len(scenario.axes), scenario.servo_rate) if live else None
 
     @classmethod
@@ -146,9 +117,9 @@ class MonitorStage:
         self._aim_before, self._aim = self._aim, target
         moved, force = measured.displacement.tolist(), measured.force.tolist()
         every = target, moved, force
-        if self._loads is not None:
-            self._loads.add(target, force, command.control_mode)
+        if self._load_errors:
             n = len(self.monitor.names)
+            self._add_loads(target[n:], force[n:], command.control_mode[n:])
             target, moved, force = target[:n], moved[:n], force[:n]
         if sample % self._stride == 0:
             self.sensors.add(sample, target, moved, force)
@@ -160,6 +131,14 @@ class MonitorStage:
             self.monitor.step(sample, target, moved, force)
         if self.live is not None:
             self._draw(sample, every, command.command.tolist(), command.control_mode)
+
+    def _add_loads(self, target: Sequence[float], force: Sequence[float], modes: bytes) -> None:
+        for axis, wanted, measured, mode in zip(self._load_errors, target, force, modes, strict=False):
+            if mode == MODE_FORCE:
+                samples, largest, most, squares = self._load_errors[axis]
+                error = abs(wanted - measured)
+                largest = largest if error <= largest else error  # keeps NaN
+                self._load_errors[axis] = samples + 1, largest, max(most, abs(wanted)), squares + error * error
 
     def work(self) -> None:
         waiting, self._measured = self._measured, deque()
@@ -216,5 +195,13 @@ class MonitorStage:
         return self._late(self._bridged)
 
     def metrics(self) -> Data:
-        force_axes = {} if self._loads is None else {"force_axes": self._loads.metrics()}
-        return self.monitor.metrics() | self.sensors.metrics() | force_axes
+        loads = {
+            axis: {
+                "max_force_error_n": largest if samples else math.nan,
+                "max_force_error_percent": largest * (100.0 / most) if most else math.nan,
+                "rms_force_error_n": math.sqrt(squares / samples) if samples else math.nan,
+                "samples": float(samples),
+            }
+            for axis, (samples, largest, most, squares) in self._load_errors.items()
+        }
+        return self.monitor.metrics() | self.sensors.metrics() | ({"force_axes": loads} if loads else {})

@@ -32,7 +32,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import USED, Copies
 from rths_nodes.mechanics import updating
-from rths_nodes.numerical.reductions import Energies
+from rths_nodes.numerical.reductions import energies_of
 
 
 class ForceLead:
@@ -101,7 +101,7 @@ class NumericalStage:
         self._setup_type = f"setup.type = {type_of(scenario.setup)!r}"
         self.external_force = assembly.external_force
         self._seen = seen = assembly.observation
-        self._energies = None if seen.complete or structure is None else Energies(structure)
+        self._energies = None if seen.complete or structure is None else energies_of(structure)
         self.substeps = scenario.samples_per_step
         self._ratio = scenario.time_ratio
         self._steps = scenario.steps
@@ -232,7 +232,7 @@ class NumericalStage:
         external = self.external_force[step]
         target = self._target(self._seen.external(external), x)
         if self._energies is not None:
-            target.energies = self._energies.at(x, v, solver.restoring_force, external)
+            target.energies = self._energies(x, v, solver.restoring_force, external)
         return target
 
     def _target(self, external: Array, before: Array) -> Target:

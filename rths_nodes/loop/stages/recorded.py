@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -63,11 +64,13 @@ class RecordedPort(Port):
 
 
 class RecordedTargets(NumericalStage):
+    """Returns each of ``targets`` once, at the Measurement that begins its step of ``substeps`` samples."""
+
     external = True
     learning = None
     pending = False
 
-    def __init__(self, targets: Sequence[Target], substeps: int) -> None:
+    def __init__(self, targets: deque[Target], substeps: int) -> None:
         self._targets, self.substeps = targets, substeps
 
     def open(self) -> None: ...
@@ -81,10 +84,10 @@ class RecordedTargets(NumericalStage):
         return {}
 
     def first(self) -> Target:
-        return self._targets[0]
+        return self._targets.popleft()
 
     def next(self, measured: Measurement) -> Target | None:
-        step = measured.sample // self.substeps + 1
-        if measured.sample % self.substeps or measured.flags & FLAG_TRIPPED or step >= len(self._targets):
+        due = measured.sample // self.substeps + 1
+        if measured.flags & FLAG_TRIPPED or not self._targets or self._targets[0].step > due:
             return None
-        return self._targets[step]
+        return self._targets.popleft()

@@ -37,7 +37,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.bridges import BridgeCount, CommandBridge, Pause, fading_of
 from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.hops import UnderWay
-from rths_nodes.loop.supervision.levels import Breach, LevelWatch
+from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import LoadStop, SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMachine
@@ -247,9 +247,9 @@ class RigStage:
             reason = reason or port.partial_stop
             if self._handover is not None:
                 reason = reason or self._handover.following(command, shown, self.pause.active)
-            breach = self.levels.judge(command, shown, aims) if self.levels is not None else None
-            if reason or breach is not None:
-                self._begin_stop(reason, sample, breach)
+            level, action = self.levels.judge(command, shown, aims) if self.levels is not None else ("", "")
+            if reason or level:
+                self._begin_stop(reason, sample, level, action)
             elif not self._sampled:
                 self._between += 1
                 if self._handover is not None and self.pause.rests:
@@ -342,13 +342,13 @@ class RigStage:
             return breach
         return beyond
 
-    def _begin_stop(self, reason: str, sample: int, breach: Breach | None = None) -> None:
-        if breach is not None:
-            if breach.action == HOLD and not reason:
-                self._request_stop(StopRequest(breach.reason, end=State.HELD))
-            elif breach.action == INTERLOCK:
-                self.port.drop_heartbeat()
-            reason = reason or breach.reason
+    def _begin_stop(self, reason: str, sample: int, level: str = "", action: str = "") -> None:
+        """Begin the safe stop for ``reason``, or for ``level``, the reason for the ``action`` of a level."""
+        if action == HOLD and not reason:
+            self._request_stop(StopRequest(level, end=State.HELD))
+        elif action == INTERLOCK:
+            self.port.drop_heartbeat()
+        reason = reason or level
         request = self.stop_request
         if request is not None and self.port.interlock:
             reason = request.reason  # the request names the cause; the open interlock is only the effect

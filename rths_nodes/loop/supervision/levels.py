@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
@@ -70,13 +70,6 @@ def _counter(row: RigQuantity, dt: float) -> Column:
         return float(count)
 
     return value
-
-
-class Breach(NamedTuple):
-    """An exceeded level: its reason and its action (``core/limits.py``)."""
-
-    reason: str
-    action: str
 
 
 class LevelWatch:
@@ -235,27 +228,25 @@ class LevelWatch:
 
     def judge(
         self, command: Command | None, measured: Measurement, aims: list[float] | None = None
-    ) -> Breach | None:
-        """Return the Breach of the first level that acts on a Measurement and its Command, or None.
+    ) -> tuple[str, str]:
+        """Return reason and action (``core/limits.py``) of the first level that acts on a Measurement.
 
-        Without a Command, the applied command is also the target. Tracking errors are computed with ``aims``
-        ``(n_axes,)`` m instead of the targets, if given.
+        Both are empty if no level acts. Without a Command, the applied command is also the target. Tracking errors
+        are computed with ``aims`` ``(n_axes,)`` m instead of the targets, if given.
         """
         values, call = self._values(command, measured, aims), self._calls
         self._calls = call + 1
         for index, (low, high) in self._ends.items():
             self._ends[index] = min(low, values[index]), max(high, values[index])
         if acting(self._telling, values, call) < 0:
-            return None
+            return "", ""
         broken = acting(self._acting, values, call)
         for index in (candidate for candidate in self._told if self._telling[2][candidate] == call):
             samples, first = self._beyond.get(index, (0, measured.sample))
             self._beyond[index] = samples + 1, first
             if not samples:
                 self.told.append(f"sample {measured.sample}: {self._words(index, values[index], call)}")
-        return (
-            None if broken < 0 else Breach(self._words(broken, values[broken], call), self._acted[broken].action)
-        )
+        return (self._words(broken, values[broken], call), self._acted[broken].action) if broken >= 0 else ("", "")
 
     def _words(self, index: int, value: float, call: int) -> str:
         _, in_a_row, last = self._acting

@@ -42,7 +42,7 @@ from rths_nodes.numerical.integrators.dynamics import (
     refuse_growth,
     start,
 )
-from rths_nodes.numerical.reductions import CraigBampton, reduced
+from rths_nodes.numerical.reductions import CraigBampton, Reduced
 from rths_nodes.numerical.structures.restoring_forces import Law, refuse_yielding
 from rths_nodes.numerical.vectors import ONE, Loads, Multiplier, Operand, Vector, Vectors, vectors_of
 
@@ -262,7 +262,7 @@ def _refuse_growth_of_reduced(structure: Structure, dt: float) -> None:
     if len(tested):
         most = int((~massless(structure.mass)).sum())
         kept: Any = CraigBampton(CraigBampton.Params(modes=min(JUDGED, most - len(tested))))
-        model: Any = reduced(kept, structure, tested.tolist())
+        model: Any = Reduced(kept, structure, tested.tolist())
         refuse_growth("newmark", lambda dt: growth(model, dt), dt)
 
 

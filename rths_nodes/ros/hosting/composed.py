@@ -18,8 +18,10 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from rclpy.context import Context
@@ -35,6 +37,7 @@ from rths_nodes.loop.interrupts import handle_stop_signals
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, LastWords, report_to_launch
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.recorded import RecordedPort, RecordedTargets
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
@@ -45,7 +48,7 @@ from rths_nodes.ros.hosting.fault_injection import interpose
 from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, NodeDescription, Processes
 from rths_nodes.ros.hosting.processes import GRACE_S, Console, Result, dropped_messages, exit_codes
 from rths_nodes.ros.nodes.actuator import ActuatorNode, AxisNode
-from rths_nodes.ros.nodes.base import Host, NodeRefused, OpenWriter, RthsNode
+from rths_nodes.ros.nodes.base import Host, OpenWriter, RthsNode
 from rths_nodes.ros.nodes.followed import FollowedPort, FollowedRig
 from rths_nodes.ros.nodes.monitor import MonitorNode
 from rths_nodes.ros.nodes.numerical import CompensatorNode, IntegratorNode
@@ -87,7 +90,10 @@ def run(
     separate: Sequence[str] = (),
     port: Port | None = None,
 ) -> Result:
-    """Run the nodes until the test ends. ``separate`` roles have their own processes. Raises NodeRefused."""
+    """Run the nodes until the test ends. ``separate`` roles have their own processes.
+
+    Raises ConfigError if a node cannot be configured.
+    """
     beside = [description for description in descriptions if description.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
         console = Console(context, descriptions) if beside else None
@@ -158,7 +164,11 @@ class ComposedTest:
             options |= {"rig": FollowedRig, "follows": True}
             options |= {"numerical": self._handed.numerical, "commands": self._handed.commands}
         elif isinstance(self._handed, RecordedPort) and (targets := self._handed.targets):
-            options |= {"numerical": lambda assembly: RecordedTargets(targets, assembly.scenario.samples_per_step)}
+
+            def recorded(assembly: Assembly) -> RecordedTargets:
+                return RecordedTargets(deque(targets), assembly.scenario.samples_per_step)
+
+            options["numerical"] = recorded
         self.nodes.append(make_node(role, open_writer, context, *values, clock=self._clock, **options))
         return self.nodes[-1]
 
@@ -193,6 +203,37 @@ class ComposedTest:
             result.reason = result.reason or node.phase.problem
         return result
 
+    def make(
+        self, peers: Sequence[str], arguments: Sequence[str], open_writer: OpenWriter, context: Context
+    ) -> None:
+        """Add the nodes ``peers``, whose parameters ``node:name:=value`` are in the ROS ``arguments``."""
+        parameters = [word for flag, word in pairwise(arguments) if flag in ("-p", "--param")]
+        for role in (peer for peer in peers if not names.axis_of(peer)):
+            overrides = [word.removeprefix(f"{role}:") for word in parameters if word.startswith(f"{role}:")]
+            cli_args = ["--ros-args", *(part for word in overrides for part in ("-p", word))]
+            self.add(role, open_writer, context, cli_args=cli_args)
+        for axis in filter(None, map(names.axis_of, peers)):
+            self.add(names.AXIS, open_writer, context, cli_args=in_namespace(f"{self.rig.location.rig}/{axis}"))
+
+    def main(self, context: Context) -> int:
+        """Run the nodes as the program of their process. Return its exit code."""
+        for node in self.nodes:
+            start_if_wanted(node)
+            if node.phase.gone:
+                problem = f"{node.identity}: {node.phase.problem}"
+                code, left = _report((), node.phase.exit_code, problem, None, {})
+                print_problems(node, left)
+                return code
+        result = self.run(context)
+        result.interrupted = self.rig.shutdown.interrupted
+        result.judge([node.phase.exit_code for node in self.nodes])
+        code, left = _report(self.nodes, result.exit_code, result.reason, result, result.numbers)
+        if not left:
+            print(f"rths: {result.ending}", flush=True)
+        for note in result.notes:
+            print(f"rths: {note}", file=sys.stderr)
+        return code
+
     def _prepare(self) -> None:
         """Start real-time scheduling once, after discovery.
 
@@ -218,9 +259,10 @@ FLUSHED_S = 10.0
 def run_process(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
     """Run the node ``role``, or a rig of several nodes, with ROS ``arguments``. Exit with the resulting code."""
     try:
-        hosted = _hosted(role, arguments)
+        peers = _peers(role, arguments)
     except ConfigError as error:
         leave(node_processes.refused(error))
+    hosted: HostedNode | ComposedTest = ComposedTest() if role == names.RIG else HostedNode()
     asked: list[int] = []
 
     def interrupt(number: int) -> None:
@@ -235,7 +277,7 @@ def run_process(role: str, arguments: Sequence[str], open_writer: OpenWriter) ->
     code: int = ExitCode.FAILED
     try:
         context = ros.enter_context(ros_context(arguments))
-        hosted.make(open_writer, context)
+        hosted.make(peers, arguments, open_writer, context)
         if asked:
             interrupt(asked[0])
         code = hosted.main(context)
@@ -258,7 +300,8 @@ def run_process(role: str, arguments: Sequence[str], open_writer: OpenWriter) ->
     leave(code, close)
 
 
-def _hosted(role: str, arguments: Sequence[str]) -> HostedNode | HostedTest:
+def _peers(role: str, arguments: Sequence[str]) -> Sequence[str]:
+    """Return the nodes of the process. Raises ConfigError for invalid ``arguments``."""
     try:
         arguments_left = list(remove_ros_args(list(arguments)))
     except RuntimeError as error:
@@ -266,27 +309,29 @@ def _hosted(role: str, arguments: Sequence[str]) -> HostedNode | HostedTest:
     if role != names.RIG:
         if arguments_left or role not in names.ROLES:
             raise ConfigError(f"usage: {role} --ros-args ...; nodes: {', '.join(names.ROLES)}")
-        return HostedNode(role)
+        return [role]
     peers = arguments_left or names.NODES
     for peer in peers:
         if peer not in names.NODES and not names.axis_of(peer):
             raise unknown(names.RIG, "node", peer, (*names.NODES, names.axis_node("AXIS")))
     if names.ACTUATOR not in peers:
         raise ConfigError(f"{names.RIG}: must include the actuator node, which leads the test")
-    return HostedTest(peers, arguments)
+    return peers
 
 
 class HostedNode:
-    def __init__(self, role: str) -> None:
-        self._role = role
+    def __init__(self) -> None:
         self._leaving = ExitStack()
         self._guard = ExitGuard()
         self._prepared = False
         self.nodes: list[RthsNode] = []
 
-    def make(self, open_writer: OpenWriter, context: Context) -> None:
+    def make(
+        self, peers: Sequence[str], arguments: Sequence[str], open_writer: OpenWriter, context: Context
+    ) -> None:
+        (role,) = peers
         called: dict[str, Any] = {"prepare": self._prepare, "on_ended": self._watch}
-        self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
+        self.nodes.append(make_node(role, open_writer, context, own_process=True, **called))
 
     def main(self, context: Context) -> int:
         """Run the node. Return 0 if launch gets a report, else the exit code of the test or of the node."""
@@ -326,40 +371,6 @@ class HostedNode:
             self._leaving.enter_context(share_processors(node.role in (names.COMPENSATOR, names.ACTUATOR)))
         for warning in self._leaving.enter_context(real_time(in_loop)):
             node.get_logger().info(warning)
-
-
-class HostedTest(ComposedTest):
-    def __init__(self, peers: Sequence[str], arguments: Sequence[str]) -> None:
-        super().__init__()
-        self._peers, self._arguments = peers, arguments
-
-    def make(self, open_writer: OpenWriter, context: Context) -> None:
-        pairs = zip(self._arguments, self._arguments[1:], strict=False)
-        parameters = [word for flag, word in pairs if flag in ("-p", "--param")]
-        for role in (peer for peer in self._peers if not names.axis_of(peer)):
-            overrides = [word.removeprefix(f"{role}:") for word in parameters if word.startswith(f"{role}:")]
-            cli_args = ["--ros-args", *(part for word in overrides for part in ("-p", word))]
-            self.add(role, open_writer, context, cli_args=cli_args)
-        for axis in filter(None, map(names.axis_of, self._peers)):
-            self.add(names.AXIS, open_writer, context, cli_args=in_namespace(f"{self.rig.location.rig}/{axis}"))
-
-    def main(self, context: Context) -> int:
-        for node in self.nodes:
-            start_if_wanted(node)
-            if node.phase.gone:
-                problem = f"{node.identity}: {node.phase.problem}"
-                code, left = _report((), node.phase.exit_code, problem, None, {})
-                print_problems(node, left)
-                return code
-        result = self.run(context)
-        result.interrupted = self.rig.shutdown.interrupted
-        result.judge([node.phase.exit_code for node in self.nodes])
-        code, left = _report(self.nodes, result.exit_code, result.reason, result, result.numbers)
-        if not left:
-            print(f"rths: {result.ending}", flush=True)
-        for note in result.notes:
-            print(f"rths: {note}", file=sys.stderr)
-        return code
 
 
 def _report(
@@ -403,7 +414,7 @@ def start_if_wanted(node: RthsNode) -> None:
     if node.settings.value("autostart"):
         try:
             node.start()
-        except NodeRefused:
+        except ConfigError:
             node.phase.to(Phase.GONE)
 
 

@@ -57,30 +57,32 @@ class SlackBudget:
         return did
 
 
-class SlackUser:
-    """Runs an observer in the slack, one sample at a time. An observer that lags too far handles two per tick."""
+def slack_user(node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> Callable[[Pacer, bool], None]:
+    """Return a function that runs an observer in the slack before each tick, one sample at a time.
 
-    def __init__(self, node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._node, self._behind = node, 0
-        self._budgets = {heavy: SlackBudget(clock=clock) for heavy in (False, True)}
+    The second argument is false if other work needs the slack. An observer that lags too far handles two samples.
+    """
+    budgets = {heavy: SlackBudget(clock=clock) for heavy in (False, True)}
+    behind = 0
 
-    def use_slack(self, pacer: Pacer, spare: bool = True) -> None:
-        node = self._node
-        self._budgets[node.works and node.heavy].decay()
+    def budget() -> SlackBudget:
+        return budgets[node.heavy or (behind == 0 and node.spares)]
+
+    def use_slack(pacer: Pacer, spare: bool) -> None:
+        nonlocal behind
+        budgets[node.works and node.heavy].decay()
         if node.works and node.spares and not node.heavy:
-            self._budgets[True].decay()
-        self._behind += 1
-        must = 2 if self._behind > min(OBSERVE_LIMIT, max(1, BEHIND_NS // pacer.period)) else 0
-        while node.works and (must > 0 or (spare and self._budgets[self._heavy].fits(pacer))):
+            budgets[True].decay()
+        behind += 1
+        must = 2 if behind > min(OBSERVE_LIMIT, max(1, BEHIND_NS // pacer.period)) else 0
+        while node.works and (must > 0 or (spare and budget().fits(pacer))):
             must -= 1
-            if not self._budgets[self._heavy].run(partial(node.safely, node.work, 1)):
-                self._behind = 0
+            if not budget().run(partial(node.safely, node.work, 1)):
+                behind = 0
                 return
-            self._behind = max(0, self._behind - 1)
+            behind = max(0, behind - 1)
 
-    @property
-    def _heavy(self) -> bool:
-        return self._node.heavy or (self._behind == 0 and self._node.spares)
+    return use_slack
 
 
 SERVE_EVERY_NS = 50_000_000
@@ -218,7 +220,7 @@ class LoopExecutor:
         axes = [node for node in nodes if node.role == AXIS]
         self._ring = [*(ring[role] for role in LOOP if role in ring), *axes]
         self._observers = [node for node in nodes if node not in self._ring]
-        self._in_slack = [SlackUser(node, clock) for node in self._observers]
+        self._in_slack = [slack_user(node, clock) for node in self._observers]
         self._rig = next((node for node in nodes if isinstance(node, ActuatorNode)), None)
         if self._rig is not None:
             self._rig.when_armed(self.introduce)
@@ -339,8 +341,8 @@ class LoopExecutor:
             for node in self._ring:
                 if node.works and node.rests and (behind := rig.last_sample - node.last_sample) > 0:
                     node.safely(node.work, behind)
-        for observer in self._in_slack:
-            observer.use_slack(pacer, spare)
+        for use_slack in self._in_slack:
+            use_slack(pacer, spare)
         if spare:
             self._desk.serve(pacer)
             self._diagnose_if_due()

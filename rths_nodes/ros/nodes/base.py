@@ -128,10 +128,6 @@ IN_WORDS = (ComponentError, IntegratorError, PortError)
 """Errors whose messages name the failed external part. Other errors are reported with their type."""
 
 
-class NodeRefused(ConfigError):
-    """Raised if a node cannot be configured; the message is the reason."""
-
-
 class RthsNode(FewRequests, LifecycleNode):
     """Base of all nodes. Subclasses set ``role`` and implement ``build`` and ``work``.
 
@@ -209,9 +205,10 @@ class RthsNode(FewRequests, LifecycleNode):
         raise TypeError(f"{type(self).__name__} must override build")
 
     def start(self) -> None:
+        """Configure and activate the node. Raises ConfigError with the reason if this is not possible."""
         for transition in (self.trigger_configure, self.trigger_activate):
             if transition() != TransitionCallbackReturn.SUCCESS:
-                raise NodeRefused(self.phase.problem)
+                raise ConfigError(self.phase.problem)
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Configure the node. Report errors here, because rclpy hides exceptions."""

@@ -54,8 +54,8 @@ class FollowedPort(RecordedPort):
     def open(self, pacer: object = None) -> None:
         self._leaving.enter_context(self.loop.started([self.feed]))
 
-    def numerical(self, assembly: Assembly) -> FollowedTargets:
-        return FollowedTargets(self.feed.targets, assembly.scenario.samples_per_step)
+    def numerical(self, assembly: Assembly) -> RecordedTargets:
+        return RecordedTargets(self.feed.targets, assembly.scenario.samples_per_step)
 
     def commands(self, assembly: Assembly) -> FollowedCommands:
         return FollowedCommands(assembly, self.feed)
@@ -153,17 +153,6 @@ class FollowedRig(RigStage):
             loop.hold(request.reason)
         else:
             loop.trip(request.reason, request.sample)
-
-
-class FollowedTargets(RecordedTargets):
-    _targets: deque[Target]
-
-    def first(self) -> Target:
-        return self._targets.popleft()
-
-    def next(self, measured: Measurement) -> Target | None:
-        due = measured.sample // self.substeps + 1
-        return self._targets.popleft() if self._targets and self._targets[0].step <= due else None
 
 
 class FollowedCommands(CommandStage):

@@ -86,8 +86,9 @@ class DriverGuard:
         if judged or self.tripped or measured.flags & FLAG_TRIPPED:
             return not self.tripped
         reason = self._check.measurement(measured, measured.displacement)
-        if self._levels is not None and (breach := self._levels.judge(self._command, measured)):
-            reason = reason or breach.reason
+        if self._levels is not None:
+            level, _ = self._levels.judge(self._command, measured)
+            reason = reason or level
         if self._at_once is not None and (problem := self._at_once.reason(measured)):
             return self._passes(reason or problem, measured.sample, 0)  # trip now: the driver waits for a Command
         if measured.interlock == INTERLOCK_OPEN:
@@ -158,43 +159,44 @@ def curves_of(scenario: Scenario, header: Header, run: str) -> LiveCurves:
     return message
 
 
-class Joints:
-    """Publishes measured, target and commanded states of the axes as joints, through ``publish(topic, message)``.
+def joint_publisher(
+    axes: Mapping[str, bool], dt: float, frame: str, publish: Callable[[str, JointState], None]
+) -> Callable[[int, int, Values, Values, Values, Values], None]:
+    """Return a function that publishes the axes as joints, through ``publish(topic, message)``.
 
-    ``axes`` is true for force-controlled axes, whose targets and commands are efforts (N); other positions are
-    displacements (m). Velocities (m/s) are computed from successive positions. ``dt`` is the servo period, s.
+    Its arguments are sample, time stamp (ns), targets, commands, measured displacements and forces. ``axes`` is
+    true for force-controlled axes, whose targets and commands are efforts (N); other positions are displacements
+    (m). Velocities (m/s) are computed from successive positions. ``dt`` is the servo period, s.
     """
+    loaded = list(axes.values())
+    last: tuple[int, dict[str, Values]] | None = None
 
-    def __init__(
-        self, axes: Mapping[str, bool], dt: float, frame: str, publish: Callable[[str, JointState], None]
-    ) -> None:
-        self._names, self._loaded, self._dt, self._frame = list(axes), list(axes.values()), dt, frame
-        self._publish = publish
-        self._before: tuple[int, dict[str, Values]] | None = None
+    def split(values: Values) -> tuple[Values, Values]:
+        """Return positions and efforts, with NaN for the quantity that an axis lacks."""
+        if not any(loaded):
+            return values, []
+        loads = [value if of_force else math.nan for value, of_force in zip(values, loaded, strict=True)]
+        moves = [math.nan if of_force else value for value, of_force in zip(values, loaded, strict=True)]
+        return moves, loads
 
-    def publish(
-        self, sample: int, stamp: int, target: Values, command: Values, measured: Values, force: Values
+    def publish_joints(
+        sample: int, stamp: int, target: Values, command: Values, measured: Values, force: Values
     ) -> None:
-        states = {STATES: (measured, force), TARGETS: self._split(target), COMMANDS: self._split(command)}
+        nonlocal last
+        states = {STATES: (measured, force), TARGETS: split(target), COMMANDS: split(command)}
         positions = {topic: position for topic, (position, _) in states.items()}
-        earlier, before = self._before or (sample, positions)
-        time = (sample - earlier) * self._dt
-        self._before = sample, positions
+        earlier, before = last or (sample, positions)
+        time = (sample - earlier) * dt
+        last = sample, positions
         for topic, (position, effort) in states.items():
-            message = JointState(name=self._names, position=list(position), effort=list(effort))
+            message = JointState(name=list(axes), position=list(position), effort=list(effort))
             pairs = zip(position, before[topic], strict=True)
             message.velocity = [(now - then) / time if time > 0.0 else 0.0 for now, then in pairs]
-            message.header.frame_id = self._frame
+            message.header.frame_id = frame
             message.header.stamp.sec, message.header.stamp.nanosec = stamp_of(stamp)
-            self._publish(topic, message)
+            publish(topic, message)
 
-    def _split(self, values: Values) -> tuple[Values, Values]:
-        """Return positions and efforts, with NaN for the quantity that an axis lacks."""
-        if not any(self._loaded):
-            return values, []
-        loads = [value if loaded else math.nan for value, loaded in zip(values, self._loaded, strict=True)]
-        moves = [math.nan if loaded else value for value, loaded in zip(values, self._loaded, strict=True)]
-        return moves, loads
+    return publish_joints
 
 
 class MonitorNode(RthsNode):
@@ -212,7 +214,7 @@ class MonitorNode(RthsNode):
         self._progress = ProgressReports(self.shared, not self.settings.clocked, scenario.heartbeat.period)
         self._curves_named, self._curves_due = False, 0
         loaded = {name: axis.limits.of_force for name, axis in scenario.axes.items()}
-        self._joints = Joints(loaded, scenario.dt, self.location.rig.strip("/"), self._publish)
+        self._publish_joints = joint_publisher(loaded, scenario.dt, self.location.rig.strip("/"), self._publish)
         self._stamped = 0, 0
 
     def work(self, limit: int = 1_000_000) -> bool:
@@ -283,7 +285,7 @@ class MonitorNode(RthsNode):
             assert self.stage.live is not None
             last, stamp = self._stamped
             before = round((last - sample) * self.scenario.dt * SECOND)
-            self._joints.publish(sample, stamp - before, *self.stage.live.newest()[:4])
+            self._publish_joints(sample, stamp - before, *self.stage.live.newest()[:4])
             if self._now() >= self._curves_due:
                 self._publish_curves()
 

@@ -195,7 +195,8 @@ class OperatorNode(ThreadedNode):
         if self._ticks % RIG_STATE_HZ == 0:
             self._diagnose()
         self._ticks += 1
-        self._publish_rig_state()
+        if not self._every and self._session.state not in SILENT:
+            self._publish_measurement(self._session.drive.measured)
         self._draw()
 
     def _publish_to_watcher(self, measured: Measurement) -> None:
@@ -218,10 +219,6 @@ class OperatorNode(ThreadedNode):
         name, rig = self._node.get_fully_qualified_name().lstrip("/"), self._node.get_namespace().strip("/")
         values = {"rig": rig_kind(self._session.scenario)}
         self._diagnostics.publish(diagnostics_of(name, rig, level, state.name.lower(), values, time.time_ns()))
-
-    def _publish_rig_state(self) -> None:
-        if not self._every and self._session.state not in SILENT:
-            self._publish_measurement(self._session.drive.measured)
 
     def _publish_measurement(self, measured: Measurement) -> None:
         self._send_rig_state(self._codec.pack_measurement(measured, time.time_ns()))

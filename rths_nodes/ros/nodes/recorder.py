@@ -7,7 +7,8 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
@@ -116,29 +117,31 @@ class FurtherTopics:
         self._subscriptions.clear()
 
 
-class OptionalWriter:
-    """Wraps a :class:`Writer`. After a failure, calls ``on_lost`` with the reason and ignores later calls."""
+def optional(writer: Writer, on_lost: Callable[[str], None]) -> Any:
+    """Return a :class:`Writer` that, after a failure of ``writer``, calls ``on_lost`` and ignores later calls.
 
-    def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
-        self._writer, self._on_lost, self._lost = writer, on_lost, False
-        self.fileno = writer.fileno
+    ``on_lost`` receives the reason.
+    """
+    lost = False
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        act = getattr(self._writer, name)
-
-        def optional(*arguments: object) -> None:
+    def guarded(act: Callable[..., None]) -> Callable[..., None]:
+        def call(*arguments: object) -> None:
+            nonlocal lost
             try:
-                if not self._lost:
+                if not lost:
                     act(*arguments)
             except RuntimeError as error:  # the recording cannot continue
-                self._lost = True
-                self._on_lost(str(error))
+                lost = True
+                on_lost(str(error))
 
-        return optional
+        return call
 
-    def close(self, information: dict[str, str]) -> None:
-        if not self._lost:
-            self._writer.close(information)
+    def close(information: dict[str, str]) -> None:
+        if not lost:
+            writer.close(information)
+
+    acts = {name: guarded(getattr(writer, name)) for name in ("add", "write", "flush", "flush_if_due")}
+    return SimpleNamespace(fileno=writer.fileno, close=close, **acts)
 
 
 SUMMARIES_NS = 4_500_000_000
@@ -198,7 +201,7 @@ class RecorderNode(RthsNode):
         self.writer = self._open_writer(value("record"), topics, self.information)
         self._broken_off: dict[str, int] = {}
         if self.settings.clocked and scenario.heartbeat.recorder_lost == "warn":
-            self.writer = cast("Writer", OptionalWriter(self.writer, self._go_on_without))
+            self.writer = optional(self.writer, self._go_on_without)
         self.closed = False
         self.outside.callback(self.safely, self.close)
         self._further = FurtherTopics(self, further, self.writer, self.get_logger().warning, self.clock)

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -60,47 +61,40 @@ class JointSample:
     """Number of lost or unused samples directly before this sample."""
 
 
-class JointReader:
-    def __init__(self, joints: Sequence[str], counter: str = "") -> None:
-        self._joints, self._counter = tuple(joints), counter
-        self._names: list[str] = []
-        self._places: list[int] = []
+def joint_sample(joints: Sequence[str], counter: str, message: JointState) -> JointSample:
+    """Return the sample of a sensor_msgs/JointState. Raises Unfit for a missing joint or value.
 
-    def read(self, message: JointState) -> JointSample:
-        """Return the sample of a sensor_msgs/JointState. Raises Unfit for a missing joint or value."""
-        names = list(message.name)
-        if names != self._names:
-            self._find(names)
-        displacement, force = self._values("position", message), self._values("effort", message)
-        echo = message.position[self._places[-1]] if self._counter else 0.0
-        if not math.isfinite(echo):
-            raise Unfit(f"joint {self._counter!r} (port.counter): position = {echo:g}: must be finite")
-        stamp = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
-        return JointSample(stamp, displacement, force, round(echo) if self._counter else None)
+    The position of the joint ``counter``, unless empty, is the number of a command.
+    """
+    wanted, names = [*joints, counter] if counter else joints, list(message.name)
+    indices = {name: index for index, name in enumerate(names)}
+    if missing := [joint for joint in wanted if joint not in indices]:
+        raise Unfit(f"joint {', '.join(map(repr, missing))}: missing; known: {', '.join(names) or 'none'}")
+    if len(indices) < len(names) and (twice := [joint for joint in wanted if names.count(joint) > 1]):
+        raise Unfit(f"joint {', '.join(map(repr, twice))}: occurs more than once")
 
-    def _find(self, names: list[str]) -> None:
-        wanted = [*self._joints, *([self._counter] if self._counter else [])]
-        if missing := [joint for joint in wanted if joint not in names]:
-            raise Unfit(f"joint {', '.join(map(repr, missing))}: missing; known: {', '.join(names) or 'none'}")
-        if twice := [joint for joint in wanted if names.count(joint) > 1]:
-            raise Unfit(f"joint {', '.join(map(repr, twice))}: occurs more than once")
-        self._names, self._places = names, [names.index(joint) for joint in wanted]
-
-    def _values(self, noun: str, message: JointState) -> Array:
-        values: Sequence[float] = getattr(message, noun)
-        if len(values) != len(self._names):
+    def values(noun: str) -> Array:
+        column: Sequence[float] = getattr(message, noun)
+        if len(column) != len(names):
             raise Unfit(
-                f"{len(values)} values of {noun} for {len(self._names)} joints: the hardware needs a state "
+                f"{len(column)} values of {noun} for {len(names)} joints: the hardware needs a state "
                 f"interface {noun!r} for each joint, and the joint_state_broadcaster must publish it"
             )
-        chosen = np.array([values[index] for index in self._places[: len(self._joints)]])
-        for joint, value in zip(self._joints, chosen.tolist(), strict=True):
+        chosen = [column[indices[joint]] for joint in joints]
+        for joint, value in zip(joints, chosen, strict=True):
             if not math.isfinite(value):
                 raise Unfit(
                     f"joint {joint!r}: {noun} = {value:g}: must be finite (a state interface without a value "
                     "publishes nan)"
                 )
-        return chosen
+        return np.array(chosen)
+
+    displacement, force = values("position"), values("effort")
+    echo = message.position[indices[counter]] if counter else 0.0
+    if not math.isfinite(echo):
+        raise Unfit(f"joint {counter!r} (port.counter): position = {echo:g}: must be finite")
+    stamp = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
+    return JointSample(stamp, displacement, force, round(echo) if counter else None)
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
@@ -118,7 +112,7 @@ def states_per_sample(stamps: Sequence[float], dt: float) -> int:
 
 
 class SampleStream:
-    """Converts joint states of a test to samples; only the newest sample is used.
+    """Converts joint states of a test to samples by ``read``; only the newest sample is used.
 
     If old samples were answered, a burst of commands would make the rig jump, because the controller has no queue.
     Stamps give the numbers of samples, from 0: a sample has ``per_sample`` states, ``period`` s apart. Deviations
@@ -126,8 +120,8 @@ class SampleStream:
     the arrival time of the last new state, ns. ``ages`` are ages of samples on arrival.
     """
 
-    def __init__(self, reader: JointReader, period: float, per_sample: int) -> None:
-        self._reader, self._period, self._per_sample = reader, period, per_sample
+    def __init__(self, read: Callable[[JointState], JointSample], period: float, per_sample: int) -> None:
+        self._read, self._period, self._per_sample = read, period, per_sample
         self._last: int | None = None
         self._expected = 0.0
         self._newest: JointSample | None = None
@@ -151,9 +145,9 @@ class SampleStream:
         sample, rest = divmod(self._last, self._per_sample)
         return True, None if rest else sample
 
-    def take(self, messages: Sequence[object]) -> None:
+    def take(self, messages: Sequence[JointState]) -> None:
         for message in messages:
-            sample = self._reader.read(message)
+            sample = self._read(message)
             new, number = self.number(sample.stamp)
             if new:
                 self.heard_at = time.monotonic_ns()
@@ -340,7 +334,7 @@ class Ros2ControlPort(OfPort, Readback):
         except ImportError as error:
             raise ConfigError(f"port 'ros2_control': ROS 2 is missing or incomplete ({error})") from error
         counter = (params.counter,) if params.counter else ()
-        self._reader = JointReader(self._joints, params.counter)
+        self._read = partial(joint_sample, self._joints, params.counter)
         try:
             self._link = ControllerLink(params, self._controller, (*self._joints, *counter))
             self._period, self._per_sample = self._rate()
@@ -362,7 +356,7 @@ class Ros2ControlPort(OfPort, Readback):
             self._link.wait(LOOK_S)
             for message in self._link.received():
                 try:
-                    samples.append(self._reader.read(message))
+                    samples.append(self._read(message))
                 except Unfit as unfit:
                     raise ConfigError(f"{self._params.states}: {unfit}") from unfit
         count = states_per_sample([sample.stamp for sample in samples], self._dt)
@@ -374,7 +368,7 @@ class Ros2ControlPort(OfPort, Readback):
             raise ConfigError(f"port 'ros2_control' at {self.address}: {intruder}")
         self._link.received()
         self.sample, self._found, self._seen = 0, False, False
-        self._stream = SampleStream(self._reader, self._period, self._per_sample)
+        self._stream = SampleStream(self._read, self._period, self._per_sample)
         self._taken_at = time.monotonic_ns()
 
     def arm_watchdog(self) -> None:
