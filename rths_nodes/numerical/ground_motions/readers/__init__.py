@@ -139,31 +139,21 @@ def _unread(name: str) -> FormatError:
 
 def _read_waveform(data: bytes, name: str) -> Series:
     try:
-        return _series(data, name)
+        trace = _trace(data, name)
+        values = np.array(trace.data, dtype=float) * trace.stats.calib
+        if not (len(values) and np.isfinite(values).all()):
+            raise FormatError("the series is empty, or has a value that is not finite")
+        step = short(float(trace.stats.delta))
+        if name == "K-NET or KiK-net":
+            return Series(_knet(trace, values), step, "m/s^2")
+        unit = _unit(trace, data)
+        _check_offset(values)
+        return Series(values, step, unit)
     except FormatError:
         raise
     except Exception as error:  # obspy's readers can raise any exception and omit headers of damaged files
         cause = " ".join(str(error).split()) or type(error).__name__
         raise FormatError(f"the file is {name}, but obspy cannot read it ({cause})") from None
-
-
-def _series(data: bytes, name: str) -> Series:
-    trace = _trace(data, name)
-    step = short(float(trace.stats.delta))
-    if name == "K-NET or KiK-net":
-        return Series(_knet(trace), step, "m/s^2")
-    values = np.array(trace.data, dtype=float)
-    if name in ("SLIST", "TSPAIR"):
-        unit: str | None = _ascii_unit(trace, data)
-    else:
-        unit = None
-        _check_quantity(trace)
-    if trace.stats.calib != 1.0:
-        raise FormatError(
-            f"the file states a calibration factor of {trace.stats.calib:g} without a unit; use calibrated values"
-        )
-    _check_values(values)
-    return Series(values, step, unit)
 
 
 def _trace(data: bytes, name: str) -> Trace:
@@ -185,17 +175,15 @@ def _trace(data: bytes, name: str) -> Trace:
     return stream[0]
 
 
-def _knet(trace: Trace) -> Array:
+def _knet(trace: Trace, values: Array) -> Array:
     """Return accelerations in m/s^2. The mean is subtracted to remove the recorder's offset."""
     stats = trace.stats
     expected = round(stats.knet.duration * stats.sampling_rate)
-    if len(trace.data) != expected:
+    if len(values) != expected:
         raise FormatError(
             f"the header states {stats.knet.duration:g} s at {stats.sampling_rate:g} Hz, i.e. {expected} points, "
-            f"but the file has {len(trace.data)}; check for missing points"
+            f"but the file has {len(values)}; check for missing points"
         )
-    values = np.array(trace.data, dtype=float) * stats.calib
-    _check_finite(values)
     centred: Array = values - values.mean()
     peak, stated = float(np.abs(centred).max()), 0.01 * stats.knet.accmax
     if abs(peak - stated) > SAME_PEAK * stated + ROUNDED_PEAK:
@@ -206,31 +194,30 @@ def _knet(trace: Trace) -> Array:
     return centred
 
 
-def _ascii_unit(trace: Trace, data: bytes) -> str:
-    stated = _SAMPLES.search(data)
-    if stated:
-        complete(trace.data.tolist(), int(stated[1]))
-    return stated_unit(str(trace.stats.ascii.unit))
+def _unit(trace: Trace, data: bytes) -> str | None:
+    """Return the unit of calibrated accelerations, or None; only SLIST and TSPAIR state the unit."""
+    stats, unit = trace.stats, None
+    if "ascii" in stats:
+        if stated := _SAMPLES.search(data):
+            complete(trace.data, int(stated[1]))
+        unit = stated_unit(str(stats.ascii.unit))
+    else:
+        quantity = _SAC_QUANTITIES.get(int(stats.sac.get("idep", 0))) if "sac" in stats else None
+        if quantity is None and re.fullmatch(r"[A-Z]H[A-Z0-9]", stats.channel):
+            quantity = f"velocity (channel {stats.channel}, a seismometer)"
+        if quantity is not None:
+            raise FormatError(f"the series must be acceleration, but is {quantity}")
+    if stats.calib != 1.0:
+        raise FormatError(
+            f"the file states a calibration factor of {stats.calib:g} without a unit; use calibrated values"
+        )
+    return unit
 
 
-def _check_quantity(trace: Trace) -> None:
-    quantity = _SAC_QUANTITIES.get(int(trace.stats.sac.get("idep", 0))) if "sac" in trace.stats else None
-    if quantity is None and re.fullmatch(r"[A-Z]H[A-Z0-9]", trace.stats.channel):
-        quantity = f"velocity (channel {trace.stats.channel}, a seismometer)"
-    if quantity is not None:
-        raise FormatError(f"the series must be acceleration, but is {quantity}")
-
-
-def _check_values(values: Array) -> None:
-    _check_finite(values)
+def _check_offset(values: Array) -> None:
     mean, peak = float(values.mean()), float(np.abs(values).max())
     if abs(mean) > LARGEST_OFFSET * peak:
         raise FormatError(
             f"the mean {mean:.4g} of the series is {100.0 * abs(mean) / peak:.0f} % of the peak {peak:.4g}; "
             "subtract the offset of the recorder"
         )
-
-
-def _check_finite(values: Array) -> None:
-    if not (len(values) and np.isfinite(values).all()):
-        raise FormatError("the series is empty, or has a value that is not finite")

@@ -18,13 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rths_nodes.core.expressions import ACCELERATIONS, plain_unit
 from rths_nodes.core.samples import Array
 from rths_nodes.core.text_files import number_of
 
-G = 9.80665
-"""Standard gravity, m/s^2 (CGPM 1901)."""
-
-UNITS: dict[str, float] = {"g": G, "m/s^2": 1.0, "cm/s^2": 0.01, "gal": 0.01, "mm/s^2": 0.001}
+UNITS: dict[str, float] = {"g": ACCELERATIONS["g"], "m/s^2": 1.0, "cm/s^2": 0.01, "gal": 0.01, "mm/s^2": 0.001}
 """Units of acceleration, and their values in m/s^2."""
 
 TIME_UNITS: dict[str, float] = {
@@ -61,9 +59,8 @@ class Series:
 
 def canonical_unit(text: str) -> str | None:
     """Return the standard name of a unit in a file's notation (``CM/SEC/SEC``, ``cm/sec2.``), or None."""
-    word = text.strip().strip(".").lower().replace("sec", "s").replace("**", "^").replace("²", "^2")
-    word = re.sub(r"/s/s$|/s2$|[. ]s\^?-2$", "/s^2", word)
-    word = {"gals": "gal", "g's": "g", "cms^-2": "cm/s^2", "ms^-2": "m/s^2"}.get(word, word)
+    word = plain_unit(text.strip().strip(".").lower().replace("sec", "s"))
+    word = {"gals": "gal", "g's": "g"}.get(word, word)
     return word if word in UNITS else None
 
 
@@ -170,6 +167,8 @@ MOST_COMPONENTS = 4
 
 _LIKE_NUMBER = re.compile(r"[-+]?(?:\.?\d|nan$|inf$)", re.I)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[ed][-+]?\d+)?(?:,[-+]?\d+,\d+)?", re.I)
+_WHOLE_PAIR = re.compile(r"([-+]?\d+)\s*,\s*(?![-+]?0\d)[^,]+")
+"""Two whole numbers. A leading zero would be that of decimals: 1,02."""
 _PROSE = re.compile(r"[a-z]{5}", re.I)
 _BEGIN = re.compile(r"\*+\s*begin", re.I)
 _COUNTED = "the first column counts the samples (0, 1, 2 ...) and is not the time in s"
@@ -220,7 +219,13 @@ def read_columns(lines: Sequence[str]) -> Series:
     table = np.fromiter(values, float, width * len(rows)).reshape(-1, width)
     if stated.points is not None:
         complete(table[:, -1], stated.points)
-    check_duration(stated.step, len(table), stated.duration)
+    if (step := stated.step) and (duration := stated.duration):
+        last = step * len(table)
+        if abs(last - duration) > SAME_DURATION * duration + 2.0 * step:
+            raise FormatError(
+                f"the header states a duration of {duration:g} s, but {len(table)} points with a step of {step:g} "
+                f"s last {last:g} s; check for missing points or a wrong step"
+            )
     if width == 1:
         return Series(table[:, 0], stated.step, stated.unit)
     return _with_time(table, rows.numbers, stated)
@@ -245,34 +250,24 @@ def _check_commas(rows: Rows) -> None:
 
 
 def _is_table_of_whole_numbers(rows: Rows) -> bool:
-    last = -np.inf
-    for _, line in rows.texts():
-        pair = line.strip().split(",")
-        if len(pair) != 2 or re.fullmatch(r"[-+]?0\d+", pair[1].strip()):
-            return False
-        try:
-            first = float(pair[0])
-        except ValueError:
-            return False
-        if not first > last:
-            return False
-        last = first
-    return len(rows) > 1
+    pairs = (_WHOLE_PAIR.fullmatch(line.strip()) for _, line in rows.texts())
+    times = [float(pair[1]) if pair else math.nan for pair in pairs]
+    return len(times) > 1 and bool(np.all(np.diff(times) > 0.0))
 
 
 def _check_header_end(header: Sequence[str]) -> None:
     """Refuse a number with a unit directly above the values: the line could be a row or a header."""
-    line_number = next((n for n in range(len(header), 0, -1) if header[n - 1].strip()), 0)
+    line_number = max((n for n, line in enumerate(header, 1) if line.strip()), default=0)
     cells = _cells(header[line_number - 1]) if line_number else []
-    if 2 <= len(cells) <= 4 and _is_plain(cells[0]) and not any(map(_PROSE.search, cells)):
+    if 2 <= len(cells) <= 4 and is_plain(cells[0]) and not any(map(_PROSE.search, cells)):
         raise FormatError(
             f"line {line_number}: {shown(header[line_number - 1])} is directly above the numbers. Remove the "
             "units if this line is a row of numbers, or write # before a header line"
         )
 
 
-def _is_plain(word: str) -> bool:
-    return re.fullmatch(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[ed][-+]?\d+)?", word, re.I) is not None
+def is_plain(word: str) -> bool:
+    return re.fullmatch(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[edq][-+]?\d+)?", word, re.I) is not None
 
 
 def _width(rows: Rows, header: Sequence[str]) -> int:
@@ -314,70 +309,54 @@ def _rows_hint(rows: Rows, header: Sequence[str]) -> str:
 
 
 def _check_first(rows: Rows) -> None:
-    line, cells = rows[0]
-    below = len(rows) - 1
-    _check_counts(rows)
-    if not cells[0].isdigit() or not below:
-        _check_first_step(rows)
-        return
-    count, next_word = int(cells[0]), rows[1][1][0]
-    if len(cells) == 2 and not (_is_short(cells[1]) and next_word.strip("0.") == ""):
-        return
-    if count >= FEWEST_COUNTED and count in (below, below - 1) and (count == below or _is_short(next_word)):
-        lines = cells[0] if count == below else f"{cells[0]} and {next_word}"
-        raise FormatError(
-            f"line {line}: {' '.join(cells)} is the number of the following points, not an acceleration. Remove "
-            f"{lines}, and set step and unit if the header does not state them"
-        )
-    if count >= FEWEST_COUNTED and len(cells) == 1 and all("." in word for word in rows.below(0)) and _jumps(rows):
-        raise FormatError(
-            f"line {line}: {cells[0]} has no decimal point and differs from the next value by more than any two "
-            f"consecutive values below. Remove {cells[0]} if this is a number of points ({below} follow); write "
-            f"{cells[0]}.0 if this is an acceleration"
-        )
-
-
-def _check_counts(rows: Rows) -> None:
-    for index in range(1, min(HEADER_ROWS, len(rows))):
+    """Refuse a number of points or a step above the values, which would be read as accelerations."""
+    for index in range(min(HEADER_ROWS, len(rows) - 1)):
         line, cells = rows[index]
-        if len(cells) > 1 or not cells[0].isdigit() or int(cells[0]) < FEWEST_COUNTED:
+        if not cells[0].isdigit() or (count := int(cells[0])) < FEWEST_COUNTED:
             continue
-        of_step = index == 1 and _is_short(rows[0][1][0]) and all("." in word for word in rows.below(1))
-        if (below := len(rows) - index - 1) == int(cells[0]) or of_step:
-            above = " ".join(rows[row][1][0] for row in range(index))
+        below, above = len(rows) - index - 1, [rows[row][1][0] for row in range(index)]
+        following = rows[index + 1][1][0]
+        if len(cells) == 2 and not (index == 0 and _is_short(cells[1]) and following.strip("0.") == ""):
+            continue
+        step_below = index == 0 and count == below - 1 and _is_short(following)
+        if count == below or step_below or (len(cells) == 1 and _is_unlike_below(rows, index)):
+            removed = " and ".join([*above, cells[0], *([following] if step_below else [])])
             raise FormatError(
-                f"line {line}: {cells[0]} is the number of the following points ({below}), not an acceleration; "
-                f"remove it and {above} above, and set step and unit"
+                f"line {line}: {' '.join(cells)} is probably the number of the following points ({below}), not an "
+                f"acceleration. Remove {removed}, and set step and unit if the header does not state them. Write "
+                f"{cells[0]}.0 if this is an acceleration"
             )
+    _check_first_step(rows)
 
 
 def _check_first_step(rows: Rows) -> None:
-    """Refuse a first number that is probably the step.
-
-    The number is probably the step if it is 1 s divided by a whole number, and if the number of decimals is the
-    same in all values below, but different in this number.
-    """
+    """Refuse a first number that is 1 s divided by a whole number, and whose decimals are unlike all others."""
     line, cells = rows[0]
     if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):
         return
-    digits = {len(word.partition(".")[2]) for word in rows.below(0)}
-    if len(digits) != 1:
-        return
-    rate = 1.0 / float(cells[0])
-    if len(cells[0].partition(".")[2]) not in digits and abs(rate - round(rate)) < 1e-6 * rate:
+    digits, rate = {_decimals(word) for word in rows.below(0)}, 1.0 / float(cells[0])
+    if len(digits) == 1 and _decimals(cells[0]) not in digits and abs(rate - round(rate)) < 1e-6 * rate:
         raise FormatError(
             f"line {line}: {cells[0]} has a different number of decimals from the values below. Remove {cells[0]} "
             "if this is the step in s; write the same number of decimals if this is an acceleration"
         )
 
 
+def _decimals(word: str) -> int:
+    return len(word.partition(".")[2])
+
+
 def _is_short(word: str) -> bool:
-    return _is_plain(word) and re.search(r"[de]", word, re.I) is None and 0.0002 <= float(word) <= 0.2
+    return re.fullmatch(r"\+?0*\.\d+", word) is not None and 0.0002 <= float(word) <= 0.2
 
 
-def _jumps(rows: Rows) -> bool:
+def _is_unlike_below(rows: Rows, index: int) -> bool:
+    if index > 1 or not all("." in word for word in rows.below(index)):
+        return False
+    if index == 1:
+        return _is_short(rows[0][1][0])
     changes = np.abs(np.diff(rows.first_column()))
-    return bool(len(changes) > 1 and changes[0] > changes[1:].max())
+    return len(changes) > 1 and bool(changes[0] > changes[1:].max())
 
 
 def _with_time(table: Array, lines: Sequence[int], stated: Facts) -> Series:
@@ -562,15 +541,6 @@ def _agreed(statements: Iterable[tuple[int, float]], quantity: str, unit: str) -
                 f"{line_number}"
             )
     return values[0][1] if values else None
-
-
-def check_duration(step: float | None, points: int, duration: float | None) -> None:
-    """Refuse a number of ``points`` that, with ``step`` (s), contradicts the stated ``duration`` (s)."""
-    if step and duration and abs(step * points - duration) > SAME_DURATION * duration + 2.0 * step:
-        raise FormatError(
-            f"the header states a duration of {duration:g} s, but {points} points with a step of {step:g} s last "
-            f"{step * points:g} s; check for missing points or a wrong step"
-        )
 
 
 def _check_quantity(lines: Sequence[tuple[int, str]]) -> None:

@@ -23,6 +23,7 @@ from rths_nodes.numerical.ground_motions.readers.columns import (
     Series,
     canonical_unit,
     complete,
+    is_plain,
     number,
     positive_step,
     short,
@@ -267,14 +268,6 @@ def _cells(row: str, width: int | None, line: int) -> list[str]:
         return free
     row = row.rstrip()
     cells = [cell for start in range(0, len(row), width) if (cell := row[start : start + width].strip())]
-    if cells != free and all(map(_is_number, free)):
+    if cells != free and all(map(is_plain, free)):
         raise FormatError(f"line {line}: the numbers in {shown(row)} are not in columns of {width} characters")
     return cells
-
-
-def _is_number(word: str) -> bool:
-    try:
-        number(word, 0)
-    except FormatError:
-        return False
-    return True
