@@ -440,7 +440,8 @@ def _rate(times: Array) -> float:
         raise ConfigError(f"time: {error}") from None
     if odd is not None:
         gaps = np.diff(times)
-        digits = max(9, 3 + int(np.ceil(np.log10(np.abs(times).max() / (np.abs(gaps).max() or 1.0)))))
+        largest, widest = np.abs(times).max() or 1.0, np.abs(gaps).max() or 1.0
+        digits = max(9, 3 + math.ceil(math.log10(largest / widest)))
         raise ConfigError(
             f"time: {times[odd + 1]:.{digits}g} s in row {odd + 2} is {gaps[odd]:.4g} s after the previous row; "
             f"the steps must be even, {np.median(gaps):.4g} s each"
