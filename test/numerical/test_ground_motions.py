@@ -523,7 +523,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "missing line": (
         "time acc\n0.00 0.1\n0.01 0.2\n0.03 0.3\n0.04 0.1\n",
         {"unit": "m/s^2"},
-        ("time column is not uniform", "Line 4 is 0.02 s after", "most steps are 0.01 s"),
+        ("time column is not uniform", "line 4 is 0.02 s after", "most steps are 0.01 s"),
     ),
     "jitter": ("0.0 1\n0.01 1\n0.021 1\n0.029 1\n0.04 1\n", {"unit": "g"}, ("not uniform",)),
     "backwards": ("0.02 1\n0.01 1\n0.00 1\n", {"unit": "g"}, ("not uniform",)),

@@ -18,8 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.expressions import ACCELERATIONS, plain_unit
 from rths_nodes.core.samples import Array
+from rths_nodes.core.tables import UNIFORM_ROUNDED, even_step
 from rths_nodes.core.text_files import number_of
 
 UNITS: dict[str, float] = {"g": ACCELERATIONS["g"], "m/s^2": 1.0, "cm/s^2": 0.01, "gal": 0.01, "mm/s^2": 0.001}
@@ -153,11 +155,6 @@ SAME_DURATION = 0.02
 _UNIT_OF_KEY = r"[ _]*[(\[]?\s*(?P<unit>ms|msec|s|secs?|seconds?|hz|sps)?\s*[)\]]?\s*"
 _VALUE = _UNIT_OF_KEY + r"(?:[:=]\s*|\s+(?=[-+.\d]))(?P<value>.*)"
 
-UNIFORM = 0.01
-"""Permitted deviation from a uniform time column, in steps, with exact times."""
-UNIFORM_ROUNDED = 0.15
-"""Permitted deviation from a uniform time column with rounded times, in steps. A missing line deviates by 0.16 or
-more."""
 FEWEST_COUNTED = 10
 """Smallest number that, on a line above the values, is recognised as a number of points."""
 HEADER_ROWS = 5
@@ -384,13 +381,10 @@ def _with_time(table: Array, lines: Sequence[int], stated: Facts) -> Series:
 def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, float | None]:
     if len(times) < 2:
         return values, None  # too short; the caller refuses the file
-    step, tolerance, odd = even_step(times)
-    if odd is not None:
-        gaps = np.diff(times)
-        raise FormatError(
-            f"the time column is not uniform. Line {lines[odd + 1]} is {gaps[odd]:g} s after the line above, "
-            f"but most steps are {np.median(gaps):g} s; resample the series to one step{_swapped(values)}"
-        )
+    try:
+        step, tolerance = even_step(times, lines)
+    except ConfigError as error:
+        raise FormatError(f"{error}; resample the series to one step{_swapped(values)}") from None
     if abs(times[0]) <= tolerance:
         return values, short(step)
     if abs(times[0] - step) <= tolerance:  # many published copies omit the zero at t = 0
@@ -398,39 +392,10 @@ def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, 
     raise FormatError(f"the time column starts at {times[0]:g} s, but must start at 0 s or one step ({step:g} s)")
 
 
-SHORTEST_STEP = float(np.finfo(float).tiny)
-"""Shortest step with a finite rate, s."""
-
-
-def even_step(times: Array) -> tuple[float, float, int | None]:
-    """Return the step of ``times`` (s), a tolerance for rounding (s), and the index of the most uneven interval.
-
-    The index is None if the steps are positive and uniform. Raises FormatError if the step or its rate overflows.
-    """
-    after = times - times[0]
-    index = np.arange(len(times)) - 0.5 * (len(times) - 1)
-    step = float(index @ after / (index @ index))
-    if not math.isfinite(step) or 0.0 < abs(step) < SHORTEST_STEP:
-        raise FormatError(f"the times from {times[0]:g} s to {times[-1]:g} s have no finite sampling rate")
-    tolerance = min(max(UNIFORM * step, _printed_resolution(times)), UNIFORM_ROUNDED * step)
-    if step > 0.0 and np.ptp(after - step * index) / 2.0 <= tolerance:
-        return step, tolerance, None
-    gaps = np.diff(times)
-    return step, tolerance, int(np.argmax(np.abs(gaps - np.median(gaps))))
-
-
 def _swapped(values: Array) -> str:
     gaps = np.diff(values)
     even = gaps.min() > 0.0 and np.ptp(gaps) <= UNIFORM_ROUNDED * gaps.mean()
     return ". The second column rises evenly; if this is the time, make it the first column" if even else ""
-
-
-def _printed_resolution(times: Array) -> float:
-    for digits in range(8):
-        scaled = times * 10.0**digits
-        if np.abs(scaled - np.rint(scaled)).max() < 1e-3:
-            return 0.51 / 10.0**digits  # half a unit of the last decimal, plus the error of the fit
-    return 0.0
 
 
 def _key(pattern: str) -> re.Pattern[str]:
