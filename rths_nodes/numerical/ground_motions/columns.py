@@ -165,7 +165,7 @@ MOST_COMPONENTS = 4
 _LIKE_NUMBER = re.compile(r"[-+]?(?:\.?\d|nan$|inf$)", re.I)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[ed][-+]?\d+)?(?:,[-+]?\d+,\d+)?", re.I)
 _WHOLE_PAIR = re.compile(r"([-+]?\d+)\s*,\s*(?![-+]?0\d)[^,]+")
-"""Two whole numbers. A leading zero would be that of decimals: 1,02."""
+"""Two whole numbers, of which the second has no leading zero, as decimals may have: 1,02."""
 _PROSE = re.compile(r"[a-z]{5}", re.I)
 _BEGIN = re.compile(r"\*+\s*begin", re.I)
 _COUNTED = "the first column counts the samples (0, 1, 2 ...) and is not the time in s"
@@ -417,7 +417,7 @@ _DURATION = re.compile(
     rf"{_UNIT_OF_KEY}[:=]\s*(?P<value>[\d.]+\s*[a-z]*)\s*$",
     re.I,
 )
-_UNITS = re.compile(r"(?<![a-z])units?\s*(?:[:=]|\bof\b)\s*([^\s,;]+)", re.I)
+STATED_UNIT = re.compile(r"(?<![a-z])units?\s*(?:[:=]|\bof\b)\s*([^\s,;]+)", re.I)
 _TYPE = re.compile(r"(?<![a-z])data[ _]*type\s*[:=]\s*([^,;]*)", re.I)
 _ACCELERATION = re.compile(r"\s*acc(?:el(?:eration)?)?s?\s*(?:series|time[ _](?:series|history))?\s*", re.I)
 _ANOTHER = re.compile(r"(?<![a-z])(?:vel|veloc(?:ity|ities)?|disp|displ(?:acements?)?)(?![a-z])", re.I)
@@ -524,7 +524,7 @@ def _check_quantity(lines: Sequence[tuple[int, str]]) -> None:
 
 
 def _unit(lines: Sequence[tuple[int, str]], titles: Sequence[str]) -> str | None:
-    explicit = [(line_number, match[1]) for line_number, line in lines if (match := _UNITS.search(line))]
+    explicit = [(line_number, match[1]) for line_number, line in lines if (match := STATED_UNIT.search(line))]
     for line_number, word in explicit:
         if is_other_unit(word) or "/" in word:
             stated_unit(word, line_number)  # raises FormatError for other units
