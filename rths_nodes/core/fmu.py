@@ -26,7 +26,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -341,15 +341,8 @@ class Archive:
             )
         with self._opened() as opened:
             for name, member in self._members:
-                if member.is_dir() or not (name == DESCRIPTION or name.startswith((RESOURCES, f"{binaries}/"))):
-                    continue
-                target = folder.joinpath(*PurePosixPath(name).parts)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with (
-                    opened.open(member) as source,
-                    target.open("xb") as written,
-                ):  # a symbolic link is written as a text file
-                    shutil.copyfileobj(source, written)
+                if name == DESCRIPTION or name.startswith((RESOURCES, f"{binaries}/")):
+                    opened.extract(member, folder)  # zipfile writes a symbolic link as a text file
         (folder / RESOURCES).mkdir(exist_ok=True)  # an FMU receives this path even if it has no resources
 
 
