@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -171,6 +171,10 @@ _BEGIN = re.compile(r"\*+\s*begin", re.I)
 _COUNTED = "the first column counts the samples (0, 1, 2 ...) and is not the time in s"
 
 Row = tuple[int, list[str]]
+Header = Sequence[tuple[int, str]]
+"""Numbers and text of the lines above the values that are not blank."""
+Read = Callable[[str, str, int], float]
+"""Function of a word, the unit after the word, and the number of the line."""
 
 
 class Rows:
@@ -206,26 +210,30 @@ def read_columns(lines: Sequence[str]) -> Series:
     first = next((index for index, is_like in enumerate(like) if is_like), None)
     if first is None:
         raise FormatError(f"the file begins with {lines[0].strip()[:40]!r} and has no line of numbers")
-    rows, header = Rows(lines, numbers[first:]), lines[: numbers[first] - 1]
+    rows = Rows(lines, numbers[first:])
+    header = [(n, line) for n, line in enumerate(lines[: numbers[first] - 1], 1) if line.strip()]
     _check_commas(rows)
     _check_header_end(header)
     width = _width(rows, header)
-    stated = facts(header, width)
+    titles = _titles(header[-1][1], width) if header else []
+    _check_quantity(header)
+    step = _agreed(header, "step", " s", (_STEP, _step_of), (_RATE, _step_of_rate))
+    points = _agreed(header, "number of points", "", (_COUNT, _points_of), (_COUNT_IN_PROSE, _points_of))
+    duration = _agreed(header, "duration", " s", (_DURATION, _step_of))
+    unit = _unit(header, titles)
     _check_first(rows)
     values = (number(word, line) for line, cells in rows for word in cells)
     table = np.fromiter(values, float, width * len(rows)).reshape(-1, width)
-    if stated.points is not None:
-        complete(table[:, -1], stated.points)
-    if (step := stated.step) and (duration := stated.duration):
-        last = step * len(table)
-        if abs(last - duration) > SAME_DURATION * duration + 2.0 * step:
-            raise FormatError(
-                f"the header states a duration of {duration:g} s, but {len(table)} points with a step of {step:g} "
-                f"s last {last:g} s; check for missing points or a wrong step"
-            )
+    if points is not None:
+        complete(table[:, -1], int(points))
+    if step and duration and abs(step * len(table) - duration) > SAME_DURATION * duration + 2.0 * step:
+        raise FormatError(
+            f"the header states a duration of {duration:g} s, but {len(table)} points with a step of {step:g} s "
+            f"last {step * len(table):g} s; check for missing points or a wrong step"
+        )
     if width == 1:
-        return Series(table[:, 0], stated.step, stated.unit)
-    return _with_time(table, rows.numbers, stated)
+        return Series(table[:, 0], step, unit)
+    return _with_time(table, rows.numbers, titles[0] if titles else "", step, unit)
 
 
 def _cells(line: str) -> list[str]:
@@ -252,22 +260,22 @@ def _is_table_of_whole_numbers(rows: Rows) -> bool:
     return len(times) > 1 and bool(np.all(np.diff(times) > 0.0))
 
 
-def _check_header_end(header: Sequence[str]) -> None:
+def _check_header_end(header: Header) -> None:
     """Refuse a number with a unit directly above the values: the line could be a row or a header."""
-    line_number = max((n for n, line in enumerate(header, 1) if line.strip()), default=0)
-    cells = _cells(header[line_number - 1]) if line_number else []
-    if 2 <= len(cells) <= 4 and is_plain(cells[0]) and not any(map(_PROSE.search, cells)):
-        raise FormatError(
-            f"line {line_number}: {shown(header[line_number - 1])} is directly above the numbers. Remove the "
-            "units if this line is a row of numbers, or write # before a header line"
-        )
+    for line_number, line in header[-1:]:
+        cells = _cells(line)
+        if 2 <= len(cells) <= 4 and is_plain(cells[0]) and not any(map(_PROSE.search, cells)):
+            raise FormatError(
+                f"line {line_number}: {shown(line)} is directly above the numbers. Remove the units if this line "
+                "is a row of numbers, or write # before a header line"
+            )
 
 
 def is_plain(word: str) -> bool:
     return re.fullmatch(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[edq][-+]?\d+)?", word, re.I) is not None
 
 
-def _width(rows: Rows, header: Sequence[str]) -> int:
+def _width(rows: Rows, header: Header) -> int:
     top, width = rows[0][0], len(rows[0][1])
     widths = np.fromiter((len(cells) for _, cells in rows), np.uint32, len(rows))
     if len(rows) > 2 and width != widths[1] and not np.ptp(widths[1:-1]) and width <= 3:
@@ -288,8 +296,8 @@ def _width(rows: Rows, header: Sequence[str]) -> int:
     return width
 
 
-def _rows_hint(rows: Rows, header: Sequence[str]) -> str:
-    marker = next((f" (below {line.strip()[:40]!r})" for line in header if _BEGIN.search(line)), "")
+def _rows_hint(rows: Rows, header: Header) -> str:
+    marker = next((f" (below {line.strip()[:40]!r})" for _, line in header if _BEGIN.search(line)), "")
     width = len(rows[0][1])
     try:
         steps = np.diff(rows.first_column())
@@ -356,26 +364,27 @@ def _is_unlike_below(rows: Rows, index: int) -> bool:
     return len(changes) > 1 and bool(changes[0] > changes[1:].max())
 
 
-def _with_time(table: Array, lines: Sequence[int], stated: Facts) -> Series:
-    times = table[:, 0] * stated.time_unit
+def _with_time(table: Array, lines: Sequence[int], title: str, step: float | None, unit: str | None) -> Series:
+    counts_samples, time_unit = _INDEX.fullmatch(title.strip()) is not None, _time_unit(title)
+    times = table[:, 0] * time_unit
     whole_steps = len(times) > 1 and bool(np.all(np.diff(table[:, 0]) == 1.0))
-    if stated.counts_samples and not whole_steps:
+    if counts_samples and not whole_steps:
         raise FormatError(
             "the header calls the first column a sample number, but the column does not count samples"
         )
-    if stated.counts_samples or (whole_steps and stated.time_unit == 1.0):
+    if counts_samples or (whole_steps and time_unit == 1.0):
         if table[0, 0] not in (0.0, 1.0):
             raise FormatError(
                 f"the first column counts the samples from {table[0, 0]:g}, but must start at 0 or 1"
             )
-        return Series(table[:, 1], stated.step, stated.unit, _COUNTED)
-    values, step = _on_grid(times, table[:, 1], lines)
-    if stated.step is not None and step is not None and abs(step - stated.step) > SAME * stated.step:
+        return Series(table[:, 1], step, unit, _COUNTED)
+    values, column_step = _on_grid(times, table[:, 1], lines)
+    if step is not None and column_step is not None and abs(column_step - step) > SAME * step:
         raise FormatError(
-            f"the header states a step of {stated.step:g} s, but the time column has a step of {step:g} s; "
+            f"the header states a step of {step:g} s, but the time column has a step of {column_step:g} s; "
             "correct one of them"
         )
-    return Series(values, step, stated.unit)
+    return Series(values, column_step, unit)
 
 
 def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, float | None]:
@@ -429,48 +438,27 @@ _INDEX = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Values stated by a header; a missing value is None.
+def _agreed(header: Header, quantity: str, unit: str, *keys: tuple[re.Pattern[str], Read]) -> float | None:
+    """Return the value that the header states after one or more ``keys``, or None.
 
-    ``time_unit`` is the unit of the first of two columns, in s.
+    Raises FormatError if a value is unreadable, or if two values differ.
     """
-
-    step: float | None = None
-    points: int | None = None
-    duration: float | None = None
-    unit: str | None = None
-    time_unit: float = 1.0
-    counts_samples: bool = False
-
-
-def facts(header: Sequence[str], columns: int) -> Facts:
-    """Return the values that ``header`` (lines above the numbers) states for one or two ``columns``.
-
-    Raises FormatError if a value is unreadable, if statements conflict, or if the series is not an acceleration.
-    """
-    lines = [(line_number, line) for line_number, line in enumerate(header, 1) if line.strip()]
-    titles = _titles(lines[-1][1], columns) if lines else []
-    _check_quantity(lines)
-    steps = [*_statements(lines, _STEP, _step_of), *_statements(lines, _RATE, _step_of_rate)]
-    step = _agreed(steps, "step", " s")
-    counts = [*_statements(lines, _COUNT, _points_of), *_statements(lines, _COUNT_IN_PROSE, _points_of)]
-    points = _agreed(counts, "number of points", "")
-    duration = _agreed(_statements(lines, _DURATION, _step_of), "duration", " s")
-    unit = _unit(lines, titles)
-    first = titles[0] if len(titles) == 2 else ""
-    is_index = _INDEX.fullmatch(first.strip()) is not None
-    return Facts(step, None if points is None else int(points), duration, unit, _time_unit(first), is_index)
-
-
-def _statements(
-    lines: Sequence[tuple[int, str]], key: re.Pattern[str], read: Callable[[str, str, int], float]
-) -> Iterator[tuple[int, float]]:
-    for line_number, line in lines:
-        match = key.search(line)
-        value = re.match(r"([^\s,;]+(?:,\d+)?)\s*(\S*)", match["value"]) if match else None
-        if match and value:
-            yield line_number, read(value[1], match["unit"] or value[2], line_number)
+    values = [
+        (line_number, read(value[1], match["unit"] or value[2], line_number))
+        for key, read in keys
+        for line_number, line in header
+        if (match := key.search(line)) and (value := re.match(r"([^\s,;]+(?:,\d+)?)\s*(\S*)", match["value"]))
+    ]
+    if not values:
+        return None
+    first_line, first = values[0]
+    for line_number, other in values:
+        if abs(other - first) > SAME * first:
+            raise FormatError(
+                f"the header states the {quantity} {first:g}{unit} in line {first_line}, but {other:g}{unit} in "
+                f"line {line_number}"
+            )
+    return first
 
 
 def _step_of(word: str, unit: str, line: int) -> float:
@@ -496,19 +484,7 @@ def _points_of(word: str, unit: str, line: int) -> float:
     return whole(word.removesuffix("."), line, "points", MOST_POINTS)
 
 
-def _agreed(statements: Iterable[tuple[int, float]], quantity: str, unit: str) -> float | None:
-    values = list(statements)
-    for line_number, value in values[1:]:
-        line, first = values[0]
-        if abs(value - first) > SAME * first:
-            raise FormatError(
-                f"the header states the {quantity} {first:g}{unit} in line {line}, but {value:g}{unit} in line "
-                f"{line_number}"
-            )
-    return values[0][1] if values else None
-
-
-def _check_quantity(lines: Sequence[tuple[int, str]]) -> None:
+def _check_quantity(lines: Header) -> None:
     for line_number, line in lines:
         stated = _TYPE.search(line)
         if stated and stated[1].strip() and not _ACCELERATION.fullmatch(stated[1]):
@@ -523,7 +499,7 @@ def _check_quantity(lines: Sequence[tuple[int, str]]) -> None:
         )
 
 
-def _unit(lines: Sequence[tuple[int, str]], titles: Sequence[str]) -> str | None:
+def _unit(lines: Header, titles: Sequence[str]) -> str | None:
     explicit = [(line_number, match[1]) for line_number, line in lines if (match := STATED_UNIT.search(line))]
     for line_number, word in explicit:
         if is_other_unit(word) or "/" in word:
