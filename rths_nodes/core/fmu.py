@@ -23,7 +23,7 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -280,70 +280,61 @@ def directory_size(path: str) -> int:
     return record[zipfile._ECD_SIZE] if record else 0  # type: ignore[attr-defined]
 
 
-class Archive:
-    """Reads the members of an FMU. Raises ConfigError for an archive that must not be unpacked."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        with self._opened() as opened:
-            members = opened.infolist()
-        if len(members) > MOST_MEMBERS:
-            raise ConfigError(f"the archive has {len(members)} members: must be <= {MOST_MEMBERS}")
-        size = sum(member.file_size for member in members)
-        packed = sum(member.compress_size for member in members)
-        if size > LARGEST_UNPACKED or size > max(SMALL, HIGHEST_RATIO * packed):
+@contextmanager
+def archive(path: str) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
+    """Open an FMU, with its members by name. Raises ConfigError if the archive is damaged or dangerous."""
+    try:
+        if (size := directory_size(path)) > LARGEST_DIRECTORY:
             raise ConfigError(
-                f"the archive would unpack from {size_of(packed)} to {size_of(size)}: must be <= "
-                f"{size_of(LARGEST_UNPACKED)} and, above {size_of(SMALL)}, <= {HIGHEST_RATIO} times the packed "
-                "size"
+                f"the archive has a directory of {size_of(size)}: must be <= {size_of(LARGEST_DIRECTORY)}"
             )
-        self._whole = size
-        self._members = [(_checked(member.orig_filename), member) for member in members]
-        self.names: Sequence[str] = [name for name, _ in self._members]
-        if len({name.rstrip("/") for name in self.names}) < len(self.names):
-            raise ConfigError("the archive has two members of the same name")
-        if DESCRIPTION not in self.names:
-            raise ConfigError(f"the file is not an FMU, because it has no {DESCRIPTION}")
+        with zipfile.ZipFile(path) as opened:
+            yield opened, _members(opened.infolist())
+    except ConfigError:
+        raise
+    except OSError as error:
+        raise ConfigError(f"the file cannot be read ({reason(error)})") from error
+    except DAMAGED as error:
+        raise ConfigError(f"the archive cannot be unpacked ({error})") from error
 
-    @contextmanager
-    def _opened(self) -> Iterator[zipfile.ZipFile]:
-        try:
-            if (size := directory_size(self.path)) > LARGEST_DIRECTORY:
-                raise ConfigError(
-                    f"the archive has a directory of {size_of(size)}: must be <= {size_of(LARGEST_DIRECTORY)}"
-                )
-            with zipfile.ZipFile(self.path) as opened:
-                yield opened
-        except ConfigError:
-            raise
-        except OSError as error:
-            raise ConfigError(f"the file cannot be read ({reason(error)})") from error
-        except DAMAGED as error:
-            raise ConfigError(f"the archive cannot be unpacked ({error})") from error
 
-    def description(self) -> bytes:
-        with self._opened() as opened:
-            member = dict(self._members)[DESCRIPTION]
-            if (size := member.file_size) > LARGEST_DESCRIPTION:
-                raise ConfigError(f"{DESCRIPTION} has {size_of(size)}: must be <= {size_of(LARGEST_DESCRIPTION)}")
-            return opened.read(member)
+def _members(listed: Sequence[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+    if len(listed) > MOST_MEMBERS:
+        raise ConfigError(f"the archive has {len(listed)} members: must be <= {MOST_MEMBERS}")
+    size, packed = unpacked_size(listed), sum(member.compress_size for member in listed)
+    if size > LARGEST_UNPACKED or size > max(SMALL, HIGHEST_RATIO * packed):
+        raise ConfigError(
+            f"the archive would unpack from {size_of(packed)} to {size_of(size)}: must be <= "
+            f"{size_of(LARGEST_UNPACKED)} and, above {size_of(SMALL)}, <= {HIGHEST_RATIO} times the packed size"
+        )
+    members = {_checked(member.orig_filename): member for member in listed}
+    if len({name.rstrip("/") for name in members}) < len(listed):
+        raise ConfigError("the archive has two members of the same name")
+    if DESCRIPTION not in members:
+        raise ConfigError(f"the file is not an FMU, because it has no {DESCRIPTION}")
+    return members
 
-    def unpack(self, folder: Path, binaries: str) -> None:
-        """Write description, resources and the files below ``binaries`` to ``folder``.
 
-        Raises ConfigError if the archive is damaged or too large for the disk.
-        """
-        free = shutil.disk_usage(folder).free
-        if self._whole > LARGEST_SHARE * free:
+def unpacked_size(members: Iterable[zipfile.ZipInfo]) -> int:
+    return sum(member.file_size for member in members)
+
+
+def unpack(path: str, folder: Path, binaries: str) -> None:
+    """Write description, resources and the files below ``binaries`` of the FMU ``path`` to ``folder``.
+
+    Raises ConfigError if the archive is damaged, dangerous, or too large for the disk.
+    """
+    with archive(path) as (opened, members):
+        size, free = unpacked_size(members.values()), shutil.disk_usage(folder).free
+        if size > LARGEST_SHARE * free:
             raise ConfigError(
-                f"the archive would unpack {size_of(self._whole)} into {folder.parent}: must be <= "
+                f"the archive would unpack {size_of(size)} into {folder.parent}: must be <= "
                 f"{size_of(int(LARGEST_SHARE * free))}, which is half of the free space there"
             )
-        with self._opened() as opened:
-            for name, member in self._members:
-                if name == DESCRIPTION or name.startswith((RESOURCES, f"{binaries}/")):
-                    opened.extract(member, folder)  # zipfile writes a symbolic link as a text file
-        (folder / RESOURCES).mkdir(exist_ok=True)  # an FMU receives this path even if it has no resources
+        for name, member in members.items():
+            if name == DESCRIPTION or name.startswith((RESOURCES, f"{binaries}/")):
+                opened.extract(member, folder)  # zipfile writes a symbolic link as a text file
+    (folder / RESOURCES).mkdir(exist_ok=True)  # an FMU receives this path even if it has no resources
 
 
 def _checked(name: str) -> str:
@@ -368,11 +359,14 @@ def described(file: str) -> Description:
 
 @lru_cache(maxsize=8)
 def _described(file: str, version: tuple[int, ...]) -> Description:
-    archive = Archive(file)
-    described = description_of(archive.description())
-    if f"{described.binaries}/{described.identifier}.so" not in archive.names:
-        there = sorted({"/".join(name.split("/")[:2]) for name in archive.names if name.startswith("binaries/")})
-        sources = any(name.startswith("sources/") and name.endswith(".c") for name in archive.names)
+    with archive(file) as (opened, members):
+        if (size := members[DESCRIPTION].file_size) > LARGEST_DESCRIPTION:
+            raise ConfigError(f"{DESCRIPTION} has {size_of(size)}: must be <= {size_of(LARGEST_DESCRIPTION)}")
+        xml = opened.read(members[DESCRIPTION])
+    described = description_of(xml)
+    if f"{described.binaries}/{described.identifier}.so" not in members:
+        there = sorted({"/".join(name.split("/")[:2]) for name in members if name.startswith("binaries/")})
+        sources = any(name.startswith("sources/") and name.endswith(".c") for name in members)
         raise ConfigError(
             f"the FMU has no {described.binaries}/{described.identifier}.so, the binary for this machine. It has "
             f"{', '.join(there) or 'no binaries'}"
@@ -562,7 +556,7 @@ class FmuProcess:
             failed.callback(self.close)
             self._folder = tempfile.TemporaryDirectory(prefix="rths_fmu_")
             with within(f"file = {self.name!r}"):
-                Archive(params.file).unpack(Path(self._folder.name), description.binaries)
+                unpack(params.file, Path(self._folder.name), description.binaries)
             self._process.connect(
                 params.start_within,
                 folder=self._folder.name,
