@@ -216,12 +216,12 @@ def even_step(times: Array, lines: Sequence[int] | None = None) -> tuple[float, 
     gaps = np.diff(times)
     usual = float(np.median(gaps))
     odd = int(np.argmax(np.abs(gaps - usual)))
-    uneven = f"row {odd + 2}" if lines is None else f"line {lines[odd + 1]}"
+    row, n = ("row", odd + 2) if lines is None else ("line", lines[odd + 1])
     largest, widest = np.abs(times).max() or 1.0, np.abs(gaps).max() or 1.0
-    digits = max(9, 3 + math.ceil(math.log10(largest / widest)))
+    digits = max(9, 3 + math.ceil(math.log10(max(1.0, largest / widest))))
     raise ConfigError(
-        f"the time column is not uniform: {uneven} is {gaps[odd]:.4g} s after the previous time, at "
-        f"{times[odd + 1]:.{digits}g} s, but most steps are {usual:.4g} s"
+        f"the time column is not uniform: {row} {n} is {gaps[odd]:.4g} s after the previous {row}, at "
+        f"{times[odd + 1]:.{digits}g} s; the times must rise in even steps; most steps are {usual:.4g} s"
     )
 
 
