@@ -54,7 +54,7 @@ EXTERNAL = {
     "core/opensees_program.py": {"openseespy"},
     "core/fmu_program.py": {"fmpy"},
     "core/fmu.py": NUMBERS | {"fmpy"},
-    "numerical/ground_motions/readers/__init__.py": NUMBERS | {"obspy"},
+    "numerical/ground_motions/readers.py": NUMBERS | {"obspy"},
     "loop/options.py": {"attrs"},
     "loop/scenario/": NUMBERS | {"attrs"},
     "recording/": NUMBERS | {"mcap", "attrs"},

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start and end of a model process, and the reason for its end."""
+"""Start and end of a model process, its messages, and the reason for its end."""
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +24,9 @@ LEAVING_S = 2.0
 """Time limit for a model process to end by itself after its last message or after disconnection, s."""
 
 ENDING_S = 6.0
+
+LOOK_S = 1.0
+"""Interval at which the deadline of an answer is checked, s."""
 
 LAST_WORDS = 2000
 
@@ -45,6 +51,9 @@ class ChildProcess:
         self.name, self.who = name, who
         self._program, self._task = program, dict(task)
         self._process: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
+        self.computes = False
+        """True while the model owes an answer. It then does not notice the end of the connection."""
 
     def start(self, pass_fds: Sequence[int] = (), **more: object) -> None:
         self._shares = False
@@ -66,6 +75,60 @@ class ChildProcess:
             raise ConfigError(f"cannot start {sys.executable}: {error}") from error
         finally:
             os.close(theirs)
+
+    def connect(self, within: float, **more: object) -> None:
+        """Start the process, whose task then has the descriptor ``channel``, and expect a first message."""
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel.setblocking(False)
+        with theirs:
+            self.start((theirs.fileno(),), channel=theirs.fileno(), **more)
+        self._expect(within)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._channel is not None
+
+    def send(self, message: bytes, within: float) -> None:
+        """Send a message that is answered ``within`` s. Raises RuntimeError if the process has ended."""
+        assert self._channel is not None
+        try:
+            self._channel.send(message)
+        except OSError as error:
+            raise RuntimeError(self._reason(str(error))) from error
+        self._expect(within)
+
+    def _expect(self, within: float) -> None:
+        self.computes = True
+        self._within, self._due = within, time.monotonic() + within
+
+    def receive(self, size: int, wait: float = 0.0) -> bytes | None:
+        """Return a message of ``size`` bytes, or None if none arrives in ``wait`` s.
+
+        Raises RuntimeError if the deadline has passed or the process has ended.
+        """
+        assert self._channel is not None
+        if wait:
+            select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))
+        try:
+            message = self._channel.recv(size + 1)
+        except BlockingIOError:
+            if time.monotonic() >= self._due:
+                raise RuntimeError(f"{self.who} has not answered in {self._within:g} s") from None
+            return None
+        except OSError as error:
+            raise RuntimeError(self._reason(str(error))) from error
+        if len(message) != size:
+            raise RuntimeError(self._reason(f"{self.who} process has closed the connection"))
+        self.computes = False
+        return message
+
+    def wait(self, size: int) -> bytes:
+        while (message := self.receive(size, LOOK_S)) is None:
+            pass
+        return message
+
+    def _reason(self, otherwise: str) -> str:
+        return self.end(LEAVING_S) or f"{self.who} has ended: {otherwise}"
 
     def share_scheduling(self) -> None:
         """Give the model process the real-time policy of this process, with the next lower priority.
@@ -117,6 +180,9 @@ class ChildProcess:
 
     def close(self, patience: float = 0.0) -> None:
         """Wait ``patience`` s, then terminate the process. May be called repeatedly, even without a process."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
         if self._process is None:
             return
         with suppress(subprocess.TimeoutExpired):

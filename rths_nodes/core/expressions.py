@@ -40,6 +40,13 @@ LARGEST_POWER = 12
 _FACTOR = re.compile(r"([A-Za-z]+|1)(?:\^(-?\d{1,2}))?")
 
 
+def plain_unit(text: str) -> str:
+    """Return a unit in the notation of this package: m/s², m/s/s, m/s2, m/s**2 and m.s-2 become m/s^2."""
+    name = text.strip().replace("²", "^2").replace("**", "^").replace(" ", "").replace("/s/s", "/s2")
+    name = re.sub(r"[.*]?s\^?-(\d)$", r"/s\1", name)
+    return re.sub(r"/s(\d)$", r"/s^\1", name).removesuffix("^1")
+
+
 class Unit(NamedTuple):
     factor: float
     powers: tuple[int, ...]

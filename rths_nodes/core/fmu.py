@@ -18,27 +18,24 @@ import lzma
 import os
 import platform
 import re
-import select
 import shutil
-import socket
 import sys
 import tempfile
-import time
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.child_process import LEAVING_S, ChildProcess
+from rths_nodes.core.child_process import LEAVING_S, LOOK_S, ChildProcess
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown, within
-from rths_nodes.core.expressions import ACCELERATIONS, FORCES, LENGTHS, VELOCITIES
+from rths_nodes.core.expressions import ACCELERATIONS, FORCES, LENGTHS, VELOCITIES, plain_unit
 from rths_nodes.core.parameters import TestContext, mapping, number, params, path
 from rths_nodes.core.samples import Array
 from rths_nodes.core.text_files import read_head, reason, size_of, version_of
@@ -91,9 +88,14 @@ LARGEST_SHARE = 0.5
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
 
-END, LOCATOR, END_64 = 22, 20, 56
-"""Sizes, bytes. ``END``: end record without comment. ``LOCATOR``, ``END_64``: zip64 records before it."""
-TAIL = END_64 + LOCATOR + END + (1 << 16)
+
+class Row(NamedTuple):
+    """Describes an input or output named by the parameter ``key``. An empty ``quantity`` accepts any unit."""
+
+    key: str
+    name: str
+    causality: str
+    quantity: str
 
 
 class Description:
@@ -117,7 +119,7 @@ class Description:
         self.units = {unit.name: unit.baseUnit for unit in model.unitDefinitions}
         self.variables = {variable.name: variable for variable in model.modelVariables}
         for variable in self.with_causality("independent"):
-            if (unit := unit_name(variable)) and _plain(unit) != "s":
+            if (unit := unit_name(variable)) and plain_unit(unit) != "s":
                 raise ConfigError(f"the time {variable.name} is in {unit!r}: must be in s")
 
     @property
@@ -127,11 +129,8 @@ class Description:
     def with_causality(self, causality: str) -> list[ScalarVariable]:
         return [variable for variable in self.variables.values() if variable.causality == causality]
 
-    def variable(self, path: str, name: str, causality: str) -> ScalarVariable:
-        """Return the float variable ``name`` for parameter ``path``.
-
-        Raises ConfigError if the FMU has no scalar float variable of this name and ``causality``.
-        """
+    def _variable(self, row: Row) -> ScalarVariable:
+        path, name, causality, _ = row
         choices = [candidate.name for candidate in self.with_causality(causality) if candidate.type in FLOATS]
         if (variable := self.variables.get(name)) is None:
             raise unknown(f"{path} = {show(name)}", causality, name, choices)
@@ -171,14 +170,18 @@ class Description:
                 raise ConfigError(f"{path}.{name} = {show(value)}: must be {' and '.join(bounds) or 'a number'}")
         return variable
 
-    def factor(self, path: str, variable: ScalarVariable, quantity: str, stated: object) -> float:
-        """Return the factor that converts ``variable`` to SI: from its declared unit, or else from ``stated``.
+    def factor(self, row: Row, stated: object) -> float:
+        """Return the factor that converts a variable to SI: from its declared unit, or else from ``stated``.
 
-        Raises ConfigError if the unit does not fit ``quantity``.
+        Raises ConfigError if the FMU has no scalar float variable of this name and causality, or if the unit does
+        not fit the quantity.
         """
+        variable, quantity = self._variable(row), row.quantity
+        if not quantity:  # shown without conversion
+            return 1.0
         table, exponents = QUANTITIES[quantity]
         si, units = next(iter(table)), ", ".join(table)
-        unit, here = unit_name(variable), f"{path} = {show(variable.name)}"
+        unit, here = unit_name(variable), f"{row.key} = {show(row.name)}"
         key = f"units.{variable.name} = {show(stated)}"
         if not isinstance(stated, (str, type(None))):
             raise ConfigError(f"{key}: must be text; known: {units}")
@@ -190,9 +193,9 @@ class Description:
             if stated not in table:
                 raise unknown(key, f"unit of a {quantity}", stated, table)
             return table[stated]
-        if stated is not None and _plain(stated) != _plain(unit):
+        if stated is not None and plain_unit(stated) != plain_unit(unit):
             raise ConfigError(f"{key}: must be the unit that the FMU declares, {unit!r}")
-        named = table.get(_plain(unit))
+        named = table.get(plain_unit(unit))
         if (base := self.units.get(unit)) is None:
             if named is None:
                 raise ConfigError(
@@ -270,108 +273,68 @@ def number_in(text: str | None) -> float | None:
         return None
 
 
-def _plain(name: str) -> str:
-    # m/s², m/s2, m.s-2 -> m/s^2
-    squared = name.strip().replace("²", "^2").replace(" ", "")
-    return re.sub(r"[.*]?s\^?-(\d)$", lambda m: "/s" if m[1] == "1" else f"/s^{m[1]}", squared).replace(
-        "/s2", "/s^2"
-    )
+def directory_size(path: str) -> int:
+    """Return the size of an archive's directory, bytes, as ``zipfile`` will read it; 0 without a directory."""
+    with open(path, "rb") as file:
+        record = zipfile._EndRecData(file)  # type: ignore[attr-defined]
+    return record[zipfile._ECD_SIZE] if record else 0  # type: ignore[attr-defined]
 
 
-def directory_size(tail: bytes) -> int:
-    """Return the size of the directory from the last TAIL bytes of an archive; 0 without an end record."""
-    plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
-    end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
-    if end < 0 or len(tail) < end + END:
-        return 0
-    size = int.from_bytes(tail[end + 12 : end + 16], "little")
-    large = end - LOCATOR - END_64
-    if large >= 0 and tail[end - LOCATOR :].startswith(b"PK\6\7"):
-        size = max(size if size != 0xFFFFFFFF else 0, int.from_bytes(tail[large + 40 : large + 48], "little"))
-    return size
-
-
-class Archive:
-    """Reads the members of an FMU. Raises ConfigError for an archive that must not be unpacked."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._check_directory()
-        with self._opened() as opened:
-            members = opened.infolist()
-        if len(members) > MOST_MEMBERS:
-            raise ConfigError(f"the archive has {len(members)} members: must be <= {MOST_MEMBERS}")
-        size = sum(member.file_size for member in members)
-        packed = sum(member.compress_size for member in members)
-        if size > LARGEST_UNPACKED or size > max(SMALL, HIGHEST_RATIO * packed):
+@contextmanager
+def archive(path: str) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
+    """Open an FMU, with its members by name. Raises ConfigError if the archive is damaged or dangerous."""
+    try:
+        if (size := directory_size(path)) > LARGEST_DIRECTORY:
             raise ConfigError(
-                f"the archive would unpack from {size_of(packed)} to {size_of(size)}: must be <= "
-                f"{size_of(LARGEST_UNPACKED)} and, above {size_of(SMALL)}, <= {HIGHEST_RATIO} times the packed "
-                "size"
+                f"the archive has a directory of {size_of(size)}: must be <= {size_of(LARGEST_DIRECTORY)}"
             )
-        self._whole = size
-        self._members = [(_checked(member.orig_filename), member) for member in members]
-        self.names: Sequence[str] = [name for name, _ in self._members]
-        if len({name.rstrip("/") for name in self.names}) < len(self.names):
-            raise ConfigError("the archive has two members of the same name")
-        if DESCRIPTION not in self.names:
-            raise ConfigError(f"the file is not an FMU, because it has no {DESCRIPTION}")
+        with zipfile.ZipFile(path) as opened:
+            yield opened, _members(opened.infolist())
+    except ConfigError:
+        raise
+    except OSError as error:
+        raise ConfigError(f"the file cannot be read ({reason(error)})") from error
+    except DAMAGED as error:
+        raise ConfigError(f"the archive cannot be unpacked ({error})") from error
 
-    def _check_directory(self) -> None:
-        try:
-            with Path(self.path).open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - TAIL))
-                directory = directory_size(file.read(TAIL))
-        except OSError as error:
-            raise ConfigError(f"the file cannot be read ({reason(error)})") from error
-        if directory > LARGEST_DIRECTORY:
+
+def _members(listed: Sequence[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+    if len(listed) > MOST_MEMBERS:
+        raise ConfigError(f"the archive has {len(listed)} members: must be <= {MOST_MEMBERS}")
+    size, packed = unpacked_size(listed), sum(member.compress_size for member in listed)
+    if size > LARGEST_UNPACKED or size > max(SMALL, HIGHEST_RATIO * packed):
+        raise ConfigError(
+            f"the archive would unpack from {size_of(packed)} to {size_of(size)}: must be <= "
+            f"{size_of(LARGEST_UNPACKED)} and, above {size_of(SMALL)}, <= {HIGHEST_RATIO} times the packed size"
+        )
+    members = {_checked(member.orig_filename): member for member in listed}
+    if len({name.rstrip("/") for name in members}) < len(listed):
+        raise ConfigError("the archive has two members of the same name")
+    if DESCRIPTION not in members:
+        raise ConfigError(f"the file is not an FMU, because it has no {DESCRIPTION}")
+    return members
+
+
+def unpacked_size(members: Iterable[zipfile.ZipInfo]) -> int:
+    return sum(member.file_size for member in members)
+
+
+def unpack(path: str, folder: Path, binaries: str) -> None:
+    """Write description, resources and the files below ``binaries`` of the FMU ``path`` to ``folder``.
+
+    Raises ConfigError if the archive is damaged, dangerous, or too large for the disk.
+    """
+    with archive(path) as (opened, members):
+        size, free = unpacked_size(members.values()), shutil.disk_usage(folder).free
+        if size > LARGEST_SHARE * free:
             raise ConfigError(
-                f"the archive has a directory of {size_of(directory)}: must be <= {size_of(LARGEST_DIRECTORY)}"
-            )
-
-    @contextmanager
-    def _opened(self) -> Iterator[zipfile.ZipFile]:
-        try:
-            with zipfile.ZipFile(self.path) as opened:
-                yield opened
-        except ConfigError:
-            raise
-        except OSError as error:
-            raise ConfigError(f"the file cannot be read ({reason(error)})") from error
-        except DAMAGED as error:
-            raise ConfigError(f"the archive cannot be unpacked ({error})") from error
-
-    def description(self) -> bytes:
-        with self._opened() as opened:
-            member = dict(self._members)[DESCRIPTION]
-            if (size := member.file_size) > LARGEST_DESCRIPTION:
-                raise ConfigError(f"{DESCRIPTION} has {size_of(size)}: must be <= {size_of(LARGEST_DESCRIPTION)}")
-            return opened.read(member)
-
-    def unpack(self, folder: Path, binaries: str) -> None:
-        """Write description, resources and the files below ``binaries`` to ``folder``.
-
-        Raises ConfigError if the archive is damaged or too large for the disk.
-        """
-        free = shutil.disk_usage(folder).free
-        if self._whole > LARGEST_SHARE * free:
-            raise ConfigError(
-                f"the archive would unpack {size_of(self._whole)} into {folder.parent}: must be <= "
+                f"the archive would unpack {size_of(size)} into {folder.parent}: must be <= "
                 f"{size_of(int(LARGEST_SHARE * free))}, which is half of the free space there"
             )
-        with self._opened() as opened:
-            for name, member in self._members:
-                if member.is_dir() or not (name == DESCRIPTION or name.startswith((RESOURCES, f"{binaries}/"))):
-                    continue
-                target = folder.joinpath(*PurePosixPath(name).parts)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with (
-                    opened.open(member) as source,
-                    target.open("xb") as written,
-                ):  # a symbolic link is written as a text file
-                    shutil.copyfileobj(source, written)
-        (folder / RESOURCES).mkdir(exist_ok=True)  # an FMU receives this path even if it has no resources
+        for name, member in members.items():
+            if name == DESCRIPTION or name.startswith((RESOURCES, f"{binaries}/")):
+                opened.extract(member, folder)  # zipfile writes a symbolic link as a text file
+    (folder / RESOURCES).mkdir(exist_ok=True)  # an FMU receives this path even if it has no resources
 
 
 def _checked(name: str) -> str:
@@ -396,11 +359,14 @@ def described(file: str) -> Description:
 
 @lru_cache(maxsize=8)
 def _described(file: str, version: tuple[int, ...]) -> Description:
-    archive = Archive(file)
-    described = description_of(archive.description())
-    if f"{described.binaries}/{described.identifier}.so" not in archive.names:
-        there = sorted({"/".join(name.split("/")[:2]) for name in archive.names if name.startswith("binaries/")})
-        sources = any(name.startswith("sources/") and name.endswith(".c") for name in archive.names)
+    with archive(file) as (opened, members):
+        if (size := members[DESCRIPTION].file_size) > LARGEST_DESCRIPTION:
+            raise ConfigError(f"{DESCRIPTION} has {size_of(size)}: must be <= {size_of(LARGEST_DESCRIPTION)}")
+        xml = opened.read(members[DESCRIPTION])
+    described = description_of(xml)
+    if f"{described.binaries}/{described.identifier}.so" not in members:
+        there = sorted({"/".join(name.split("/")[:2]) for name in members if name.startswith("binaries/")})
+        sources = any(name.startswith("sources/") and name.endswith(".c") for name in members)
         raise ConfigError(
             f"the FMU has no {described.binaries}/{described.identifier}.so, the binary for this machine. It has "
             f"{', '.join(there) or 'no binaries'}"
@@ -450,8 +416,6 @@ LARGEST_MEMORY = 8 << 30
 LEAST_MEMORY = 1 << 30
 """Smallest limit of the address space, bytes, for Python, fmpy and the libraries of the model."""
 
-LOOK_S = 1.0
-
 FEW_STEPS, LARGEST_UNCHANGED = 20, 0.5
 """Limits for a warning about unchanged outputs. ``FEW_STEPS``: smallest number of steps with changed inputs.
 ``LARGEST_UNCHANGED``: largest fraction of these steps without changed outputs that causes no warning."""
@@ -462,15 +426,6 @@ SET_BACK = b"\0"
 
 SHARE_OF_STEP = 1e-9
 """Relative tolerance within which a step is a multiple of the FMU's internal step."""
-
-
-class Row(NamedTuple):
-    """Describes an input or output named by the parameter ``key``. An empty ``quantity`` accepts any unit."""
-
-    key: str
-    name: str
-    causality: str
-    quantity: str
 
 
 @params
@@ -543,12 +498,7 @@ class FmuParams:
         problems.refuse()
 
     def factor(self, row: Row) -> float:
-        """Return a variable's factor to SI. Raises ConfigError if the FMU declares the variable differently."""
-        description = described(self.file)
-        variable = description.variable(row.key, row.name, row.causality)
-        if not row.quantity:  # shown without conversion
-            return 1.0
-        return description.factor(row.key, variable, row.quantity, self.units.get(row.name))
+        return described(self.file).factor(row, self.units.get(row.name))
 
     def contents(self) -> list[str]:
         fed = [row.name for row in self.rows() if row.causality == "input"]
@@ -578,12 +528,10 @@ class FmuProcess:
         self._inputs = [row for row in params.rows() if row.causality == "input"]
         self._outputs = [row for row in params.rows() if row.causality == "output"]
         self.outputs = [row.name for row in self._outputs]
+        self.name = Path(params.file).name
         self._request = np.zeros(1 + len(self._inputs))
-        self._process: ChildProcess | None = None
-        self._channel: socket.socket | None = None
+        self._process = ChildProcess(self.name, "the FMU", PROGRAM, {})
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._within = self._due = 0.0
-        self._works = True  # the model is computing, and will not notice the end of the connection
         self.moved = False
         """True from the first step until the model is reset."""
         self.steps = self.unchanged = 0
@@ -592,49 +540,39 @@ class FmuProcess:
         self._changed = False
 
     @property
-    def name(self) -> str:
-        return Path(self._params.file).name
-
-    @property
     def is_open(self) -> bool:
-        return self._channel is not None
+        return self._process.is_connected
 
     def open(self) -> None:
         """Start the process. Raises ConfigError if the FMU cannot be unpacked or contradicts the parameters."""
         self.close()
         params, description = self._params, described(self._params.file)
-        variables = description.variables
+        variables, experiment = description.variables, description.model.defaultExperiment
         self._per_input: Array = 1.0 / np.array([params.factor(row) for row in self._inputs])
         self._factors: Array = np.array([params.factor(row) for row in self._outputs])
+        self.steps = self.unchanged = 0
+        self._fed = self._told = b""
         with ExitStack() as failed:
             failed.callback(self.close)
             self._folder = tempfile.TemporaryDirectory(prefix="rths_fmu_")
             with within(f"file = {self.name!r}"):
-                Archive(params.file).unpack(Path(self._folder.name), description.binaries)
-            experiment = description.model.defaultExperiment
-            task: Mapping[str, object] = {
-                "folder": self._folder.name,
-                "largest_file": LARGEST_FILE,
-                "largest_memory": largest_memory(),
-                "version": description.version,
-                "token": description.model.guid or "",
-                "identifier": description.identifier,
-                "keeps_state": description.simulation.canGetAndSetFMUstate,
-                "tolerance": None if experiment is None else number_in(experiment.tolerance),
-                "step": self._dt,
-                "inputs": [variables[row.name].valueReference for row in self._inputs],
-                "outputs": [variables[name].valueReference for name in self.outputs],
-                "names": self.outputs,
-                "parameters": params.settings(),
-            }
-            self._process = ChildProcess(self.name, "the FMU", PROGRAM, task)
-            self.steps = self.unchanged = 0
-            self._fed = self._told = b""
-            self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._channel.setblocking(False)
-            with theirs:
-                self._process.start((theirs.fileno(),), channel=theirs.fileno())
-            self._expect(params.start_within)
+                unpack(params.file, Path(self._folder.name), description.binaries)
+            self._process.connect(
+                params.start_within,
+                folder=self._folder.name,
+                largest_file=LARGEST_FILE,
+                largest_memory=largest_memory(),
+                version=description.version,
+                token=description.model.guid or "",
+                identifier=description.identifier,
+                keeps_state=description.simulation.canGetAndSetFMUstate,
+                tolerance=None if experiment is None else number_in(experiment.tolerance),
+                step=self._dt,
+                inputs=[variables[row.name].valueReference for row in self._inputs],
+                outputs=[variables[name].valueReference for name in self.outputs],
+                names=self.outputs,
+                parameters=params.settings(),
+            )
             failed.pop_all()
 
     def start(self, path: str) -> Array:
@@ -658,40 +596,16 @@ class FmuProcess:
         self._changed, self._fed = message[8:] != self._fed, message[8:]
         self.steps += self._changed
         self.moved = True
-        self._send(message, self._params.answer_within)
+        self._process.send(message, self._params.answer_within)
 
     def set_back(self) -> None:
-        self._send(SET_BACK, self._params.start_within)
+        self._process.send(SET_BACK, self._params.start_within)
         self.moved = self._changed = False
-
-    def _send(self, message: bytes, within: float) -> None:
-        assert self._channel is not None
-        try:
-            self._channel.send(message)
-        except OSError as error:
-            raise RuntimeError(self._end(str(error))) from error
-        self._expect(within)
-
-    def _expect(self, within: float) -> None:
-        self._works = True
-        self._within, self._due = within, time.monotonic() + within
 
     def answer(self, wait: float = 0.0) -> Array | None:
         """Return the outputs in SI units, or None if none arrive in ``wait`` s. Raises RuntimeError on failure."""
-        assert self._channel is not None
-        if wait:
-            select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))
-        try:
-            message = self._channel.recv(8 * len(self.outputs) + 1)
-        except BlockingIOError:
-            if time.monotonic() >= self._due:
-                raise RuntimeError(f"the FMU has not answered in {self._within:g} s") from None
+        if (message := self._process.receive(8 * len(self.outputs), wait)) is None:
             return None
-        except OSError as error:
-            raise RuntimeError(self._end(str(error))) from error
-        if len(message) != 8 * len(self.outputs):
-            raise RuntimeError(self._end("the FMU process has closed the connection"))
-        self._works = False
         self.unchanged += self._changed and message == self._told
         self._told = message
         return np.frombuffer(message) * self._factors
@@ -702,29 +616,19 @@ class FmuProcess:
         return answer
 
     def share_scheduling(self) -> None:
-        if self._process is not None:
-            self._process.share_scheduling()
-
-    def _end(self, otherwise: str) -> str:
-        assert self._process is not None
-        return self._process.end(LEAVING_S) or f"the FMU has ended: {otherwise}"
+        self._process.share_scheduling()
 
     def close(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-        if self._process is not None:
-            self._process.close(0.0 if self._works else LEAVING_S)
-            self._process = None
-            self.moved = self._changed = False
-            if self.steps >= FEW_STEPS and self.unchanged > LARGEST_UNCHANGED * self.steps:
-                log.warning(
-                    "%s: no output has changed in %d of %d steps with new inputs. The internal step "
-                    "of the FMU may be longer",
-                    self.name,
-                    self.unchanged,
-                    self.steps,
-                )
+        was_open, self.moved, self._changed = self.is_open, False, False
+        self._process.close(0.0 if self._process.computes else LEAVING_S)
+        if was_open and self.steps >= FEW_STEPS and self.unchanged > LARGEST_UNCHANGED * self.steps:
+            log.warning(
+                "%s: no output has changed in %d of %d steps with new inputs. The internal step "
+                "of the FMU may be longer",
+                self.name,
+                self.unchanged,
+                self.steps,
+            )
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None

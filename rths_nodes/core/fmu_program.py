@@ -18,27 +18,19 @@ import resource
 import signal
 import socket
 import sys
-from types import ModuleType
 from typing import TYPE_CHECKING
+
+from fmpy import fmi2, fmi3
+from fmpy.fmi1 import FMICallException
 
 if TYPE_CHECKING:
     from rths_nodes.core.data import Data
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
-GOOD, DISCARD = 1, 2
-CALLS = {
-    2: ("fmi2GetReal", "fmi2SetReal", "fmi2DoStep"),
-    3: ("fmi3GetFloat64", "fmi3SetFloat64", "fmi3DoStep"),
-}
-"""Version of FMI -> functions that read outputs, set inputs and compute a step."""
+DISCARD = 2
 
 
 def main(task: Data) -> None:
-    try:
-        import fmpy.fmi2
-        import fmpy.fmi3
-    except ImportError as error:
-        raise SystemExit(f"fmpy cannot be imported ({error}). Install fmpy: pip install fmpy") from error
     os.chdir(task["folder"])
     sys.dont_write_bytecode = (
         True  # Python 3.11 would keep a compiled module that the file size limit has truncated
@@ -47,41 +39,40 @@ def main(task: Data) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (task["largest_memory"],) * 2)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores this signal of the file size limit by default
     try:
-        unit = Unit(task, fmpy.fmi2, fmpy.fmi3)
-        unit.begin()
+        unit = Unit(task)
     except Exception as error:  # fmpy has no exception class for failed loading or instantiation
         raise SystemExit(f"the model cannot be started: {error or type(error).__name__}") from error
     with socket.socket(fileno=task["channel"]) as channel:
-        serve(unit, channel)
+        try:
+            serve(unit, channel)
+        except FMICallException as error:
+            raise SystemExit(unit.problem(error.function, error.status)) from error
 
 
 def serve(unit: Unit, channel: socket.socket) -> None:
-    outputs, request, step = unit.outputs, unit.request, unit.step
     unit.read(0.0)
-    channel.send(outputs)
-    while size := channel.recv_into(request):
+    channel.send(unit.outputs)
+    while size := channel.recv_into(unit.request):
         if size == 1:
             try:
                 unit.set_back()
             except Exception as error:  # fmpy raises various exceptions
                 raise SystemExit(f"the model cannot be reset: {error}") from error
-            unit.read(0.0)
         else:
-            step(round(request[0]))
-        channel.send(outputs)
+            unit.step(round(unit.request[0]))
+        channel.send(unit.outputs)
     unit.end()
 
 
 class Unit:
     """Runs an instance of the model. ``request`` (step number and inputs) and ``outputs`` are reused arrays."""
 
-    def __init__(self, task: Data, fmi2: ModuleType, fmi3: ModuleType) -> None:
+    def __init__(self, task: Data) -> None:
         self._task, self._dt, self._is_fmi2 = task, task["step"], task["version"] == 2
-        self._calls = CALLS[task["version"]]
-        make, reference = fmi3.FMU3Slave, fmi3.fmi3ValueReference
+        make, reference, kind = fmi3.FMU3Slave, fmi3.fmi3ValueReference, "Float64"
         if self._is_fmi2:
-            make, reference = fmi2.FMU2Slave, fmi2.fmi2ValueReference
-        self._unit = make(
+            make, reference, kind = fmi2.FMU2Slave, fmi2.fmi2ValueReference, "Real"
+        self._unit = unit = make(
             guid=task["token"],
             modelIdentifier=task["identifier"],
             unzipDirectory=task["folder"],
@@ -100,13 +91,11 @@ class Unit:
         self._flags = [True, *map(ctypes.byref, results)]
         if self._is_fmi2:
             del self._inputs[3:], self._outputs[3:], self._flags[1:]
-
-    def begin(self) -> None:
-        self._unit.instantiate()
+        names = (f"Get{kind}", f"Set{kind}", "DoStep")
+        self._get, self._set, self._do_step = (getattr(unit, f"fmi{task['version']}{name}") for name in names)
+        unit.instantiate()
         self._initialise()
-        self._state = self._unit.getFMUState() if self._task["keeps_state"] else None
-        self._get, self._set, self._do_step = (getattr(self._unit.dll, name) for name in self._calls)
-        self._instance = self._unit.component
+        self._state = unit.getFMUState() if task["keeps_state"] else None
 
     def _initialise(self) -> None:
         for kind, reference, value in self._task["parameters"]:
@@ -122,9 +111,10 @@ class Unit:
     def set_back(self) -> None:
         if self._state is not None:
             self._unit.setFMUState(self._state)
-            return
-        self._unit.reset()
-        self._initialise()
+        else:
+            self._unit.reset()
+            self._initialise()
+        self.read(0.0)
 
     def end(self) -> None:
         with contextlib.suppress(Exception):
@@ -132,11 +122,11 @@ class Unit:
             self._unit.freeInstance()
 
     def step(self, number: int) -> None:
-        """Compute step ``number``, from 0, with the inputs in ``request``. Raises SystemExit on failure."""
-        time, (_, setter, do_step) = number * self._dt, self._calls
+        """Compute step ``number``, from 0, with the inputs in ``request``. Raises FMICallException on failure."""
+        self._time = time = number * self._dt
         if self._inputs[1]:
-            self.check(self._set(self._instance, *self._inputs), setter, time)
-        self.check(self._do_step(self._instance, time, self._dt, *self._flags), do_step, time)
+            self._set(self._unit.component, *self._inputs)
+        self._do_step(self._unit.component, time, self._dt, *self._flags)
         if self._ends.value or self._early.value:  # only FMI 3.0
             ended = self._ends.value
             reason = "requests the end of the simulation" if ended else f"has stopped at {self._last.value:g} s"
@@ -145,17 +135,18 @@ class Unit:
 
     def read(self, time: float) -> None:
         """Read the outputs. Raises SystemExit if an output is NaN or inf."""
-        self.check(self._get(self._instance, *self._outputs), self._calls[0], time)
+        self._time = time
+        self._get(self._unit.component, *self._outputs)
         if not math.isfinite(sum(self.outputs)):  # the sum of finite outputs may overflow
             for name, value in zip(self._task["names"], self.outputs, strict=True):
                 if not math.isfinite(value):
                     raise SystemExit(f"{name} is {value} at {time:g} s: must be a number")
 
-    def check(self, status: int, function: str, time: float) -> None:
-        if status > GOOD:
-            name = STATUS[status] if status < len(STATUS) else f"the unknown status {status}"
-            meaning = f": the model refuses a step of {self._dt:g} s" if status == DISCARD else ""
-            raise SystemExit(f"{function} has returned {function[:4]}{name} at {time:g} s{meaning}")
+    def problem(self, function: str, status: int) -> str:
+        """Return a description of a ``function`` of FMI that has returned the bad ``status``."""
+        name = STATUS[status] if status < len(STATUS) else f"the unknown status {status}"
+        meaning = f": the model refuses a step of {self._dt:g} s" if status == DISCARD else ""
+        return f"{function} has returned {function[:4]}{name} at {self._time:g} s{meaning}"
 
 
 if __name__ == "__main__":

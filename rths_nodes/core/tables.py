@@ -7,9 +7,10 @@ A separate process reads MATLAB, HDF5 and netCDF files (``table_process.py``).
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from io import BytesIO, TextIOWrapper
 from itertools import islice
@@ -189,6 +190,47 @@ def column_class(units: Mapping[str, float]) -> type:
 def column(units: Mapping[str, float], doc: str, optional: bool = False) -> parameters.Field:
     declaration = column_class(units)
     return parameters.section(declaration, doc, None) if optional else parameters.section(declaration, doc)
+
+
+UNIFORM = 0.01
+"""Permitted deviation from uniform times, in steps, with exact times."""
+UNIFORM_ROUNDED = 0.15
+"""Permitted deviation from uniform times with rounded times, in steps. A missing line deviates by 0.16 or more."""
+SHORTEST_STEP = float(np.finfo(float).tiny)
+"""Shortest step with a finite rate, s."""
+
+
+def even_step(times: Array, lines: Sequence[int] | None = None) -> tuple[float, float]:
+    """Return the step of ``times`` (s) and a tolerance for rounding (s).
+
+    Raises ConfigError, with the line or row of the most uneven time, unless the steps are positive and uniform.
+    """
+    after = times - times[0]
+    index = np.arange(len(times)) - 0.5 * (len(times) - 1)
+    step = float(index @ after / (index @ index))
+    if not math.isfinite(step) or 0.0 < abs(step) < SHORTEST_STEP:
+        raise ConfigError(f"the times from {times[0]:g} s to {times[-1]:g} s have no finite sampling rate")
+    tolerance = min(max(UNIFORM * step, _printed_resolution(times)), UNIFORM_ROUNDED * step)
+    if step > 0.0 and np.ptp(after - step * index) / 2.0 <= tolerance:
+        return step, tolerance
+    gaps = np.diff(times)
+    usual = float(np.median(gaps))
+    odd = int(np.argmax(np.abs(gaps - usual)))
+    row, n = ("row", odd + 2) if lines is None else ("line", lines[odd + 1])
+    largest, widest = np.abs(times).max() or 1.0, np.abs(gaps).max() or 1.0
+    digits = max(9, 3 + math.ceil(math.log10(max(1.0, largest / widest))))
+    raise ConfigError(
+        f"the time column is not uniform: {row} {n} is {gaps[odd]:.4g} s after the previous {row}, at "
+        f"{times[odd + 1]:.{digits}g} s; the times must rise in even steps; most steps are {usual:.4g} s"
+    )
+
+
+def _printed_resolution(times: Array) -> float:
+    for digits in range(8):
+        scaled = times * 10.0**digits
+        if np.abs(scaled - np.rint(scaled)).max() < 1e-3:
+            return 0.51 / 10.0**digits  # half a unit of the last decimal, plus the error of the fit
+    return 0.0
 
 
 class _Text:

@@ -173,7 +173,7 @@ def test_member_is_unpacked_only_to_its_declared_size(tmp_path: Path, unpacked: 
     file = changed(frame(3), tmp_path / "frame.fmu", more={"resources/zeros": bytes(1_000_000)})
     declare_size(file, 10)
     with pytest.raises(ConfigError, match=naming("cannot", "unpacked")):
-        fmu.Archive(str(file)).unpack(unpacked, "binaries/linux64")
+        fmu.unpack(str(file), unpacked, "binaries/linux64")
     assert sum(path.stat().st_size for path in (unpacked / "resources").iterdir()) <= 10
 
 
@@ -182,7 +182,7 @@ def test_symbolic_link_is_unpacked_as_text(file: Path, unpacked: Path) -> None:
     link.external_attr = 0o120777 << 16
     with zipfile.ZipFile(file, "a") as opened:
         opened.writestr(link, "/etc/passwd")
-    fmu.Archive(str(file)).unpack(unpacked, "binaries/linux64")
+    fmu.unpack(str(file), unpacked, "binaries/linux64")
     assert not (unpacked / "resources/link").is_symlink()
     assert (unpacked / "resources/link").read_text() == "/etc/passwd"
 
@@ -190,7 +190,7 @@ def test_symbolic_link_is_unpacked_as_text(file: Path, unpacked: Path) -> None:
 def test_only_required_members_are_unpacked(tmp_path: Path, unpacked: Path) -> None:
     more = {"sources/frame.c": b"", "binaries/win64/frame.dll": b"", "resources/table.txt": b"1"}
     file = changed(frame(3), tmp_path / "frame.fmu", more=more)
-    fmu.Archive(str(file)).unpack(unpacked, "binaries/linux64")
+    fmu.unpack(str(file), unpacked, "binaries/linux64")
     members = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
     assert members == {"modelDescription.xml", "binaries/linux64/frame.so", "resources/table.txt"}
 
@@ -303,8 +303,7 @@ def test_common_spellings_of_units_are_accepted(version: int, tmp_path: Path) ->
 def test_missing_fmpy_is_reported_with_installation(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fmpy", None)
     reason = refusal(file)
-    assert mentions(reason, "FMU", "fmpy")
-    assert mentions(reason, "pip", "fmpy")
+    assert mentions(reason, "FMU", "pip", "fmpy")
     assert fmu.INSTALL in reason
 
 
@@ -323,9 +322,9 @@ def test_size_of_directory_is_exact(comment: bytes, file: Path) -> None:
     with zipfile.ZipFile(file, "a") as opened:
         opened.comment = comment
         start = opened.start_dir
-    data = file.read_bytes()
-    assert fmu.directory_size(data[-fmu.TAIL :]) == data.rindex(b"PK\x05\x06") - start
-    assert fmu.directory_size(b"") == fmu.directory_size(b"PK\x05\x06") == 0
+    assert fmu.directory_size(str(file)) == file.read_bytes().rindex(b"PK\x05\x06") - start
+    file.write_bytes(b"PK\x05\x06")
+    assert fmu.directory_size(str(file)) == 0
 
 
 def test_huge_directory_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,7 +375,7 @@ def test_number_outside_its_type_is_refused(kind: str, value: Any, fits: bool) -
 @pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 3000), marks=pytest.mark.soak)])
 def test_random_damage_is_refused_or_harmless(seeds: range, tmp_path: Path) -> None:
     """Random bytes of the archive and the description change; no file outside the folder may be written."""
-    original, text = frame(3).read_bytes(), fmu.Archive(str(frame(3))).description()
+    original, text = frame(3).read_bytes(), zipfile.ZipFile(frame(3)).read("modelDescription.xml")
     file, folder = tmp_path / "frame.fmu", tmp_path / "unpacked"
     refusals = 0
     for seed in seeds:
@@ -390,7 +389,7 @@ def test_random_damage_is_refused_or_harmless(seeds: range, tmp_path: Path) -> N
         folder.mkdir()
         try:
             described(str(file))
-            fmu.Archive(str(file)).unpack(folder, "binaries/linux64")
+            fmu.unpack(str(file), folder, "binaries/linux64")
             description_of(bytes(changed_text))
         except ConfigError:
             refusals += 1

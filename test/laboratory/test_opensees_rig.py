@@ -362,7 +362,7 @@ ops.analyze = analyze
 """
 FAILS = "-3", "OpenSees has ended with code 1: the analysis has failed in step 200, at "
 IS_KILLED = "__import__('os').kill(__import__('os').getpid(), 9)", "OpenSees was ended by SIGKILL"
-HANGS = "__import__('time').sleep(60)", "OpenSees has not answered within 0.2 s"
+HANGS = "__import__('time').sleep(60)", "OpenSees has not answered in 0.2 s"
 
 
 def ends_early(folder: Path, failure: str, **options: Any) -> Any:

@@ -342,18 +342,18 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         GIVEN,
         ("not uniform", "if this is the time, make it the first column"),
     ),
-    "count": (f"{N}\n" + column(), GIVEN, (f"line 1: {N} is the number of the following points",)),
+    "count": (f"{N}\n" + column(), GIVEN, (f"line 1: {N} is probably the number of the following points",)),
     "count and step below": (
         f"{N}\n0.02\n" + column(),
         GIVEN,
-        (f"line 1: {N} is the number", f"Remove {N} and 0.02,"),
+        (f"line 1: {N} is probably the number", f"Remove {N} and 0.02,"),
     ),
     "count and step beside": (
         f"{N} 0.02\n" + column(),
         GIVEN,
         (f"line 1: {N} 0.02 has a different number of values from the {N} lines below (1)",),
     ),
-    "count of a file that is cut off": ("200\n" + column(), GIVEN, ("line 1: 200 has no decimal point",)),
+    "count of a file that is cut off": ("200\n" + column(), GIVEN, ("line 1: 200 is", "Write 200.0 if")),
     "count above two columns": (
         f"{N}\n" + table(TIMES),
         GIVEN,
@@ -372,18 +372,18 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "step and count": (
         f"0.02\n{N}\n" + column(),
         GIVEN,
-        (f"line 2: {N} is the number of the following points", "0.02 above"),
+        (f"line 2: {N} is probably the number of the following points", f"0.02 and {N}"),
     ),
     "step and wrong count": (f"0.02\n{N + 1}\n" + column(), GIVEN, (f"line 2: {N + 1} is", f"({N})")),
     "start, step and count": (
         f"0.0\n0.02\n{N}\n" + column(),
         GIVEN,
-        (f"line 3: {N} is the number of the following points",),
+        (f"line 3: {N} is probably the number of the following points",),
     ),
     "count below a comment": (
         f"# made\n\n{N}\n" + column(),
         GIVEN,
-        (f"line 3: {N} is the number of the following points",),
+        (f"line 3: {N} is probably the number of the following points",),
     ),
     # Rows, commas, units in rows
     "rows of eight": (rows(VALUES), GIVEN, ("line 1: ", "not 8", "one series in rows of 8 numbers")),

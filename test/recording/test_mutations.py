@@ -33,7 +33,7 @@ from rths_nodes.app.studies import study
 from rths_nodes.control.compensators import linear
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu import Archive, described
+from rths_nodes.core.fmu import described, unpack
 from rths_nodes.core.resources import resource
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
@@ -147,7 +147,7 @@ def fmu(path: Path) -> None:
     folder = path.with_name("unpacked")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    Archive(str(path)).unpack(folder, "binaries/linux64")
+    unpack(str(path), folder, "binaries/linux64")
 
 
 def recording(unfinished: bool) -> Callable[[Path], object]:

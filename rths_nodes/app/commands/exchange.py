@@ -31,7 +31,7 @@ from rths_nodes.core.expressions import FORCES
 from rths_nodes.core.limits import WIDEST, Limits
 from rths_nodes.core.parameters import integer, number, params, section, sections, text
 from rths_nodes.core.samples import Array, Command, Measurement, Target
-from rths_nodes.core.tables import ACCELERATIONS, LENGTHS, TIMES, VELOCITIES, Placed, Table, column
+from rths_nodes.core.tables import ACCELERATIONS, LENGTHS, TIMES, VELOCITIES, Placed, Table, column, even_step
 from rths_nodes.core.text_files import LARGEST
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.loop.embedded import Outcome
@@ -42,7 +42,6 @@ from rths_nodes.loop.scenario.assembly import Assembly, Names
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.numerical.ground_motions.readers.columns import FormatError, even_step
 from rths_nodes.recording import bag, procedure
 from rths_nodes.recording.reading import read_run, recorded_scenario
 from rths_nodes.recording.run import (
@@ -434,17 +433,8 @@ def _beyond(histories: Mapping[str, Array], limits: Limits, rate: float, path: s
 
 
 def _rate(times: Array) -> float:
-    try:
-        step, tolerance, odd = even_step(times)
-    except FormatError as error:
-        raise ConfigError(f"time: {error}") from None
-    if odd is not None:
-        gaps = np.diff(times)
-        digits = max(9, 3 + int(np.ceil(np.log10(np.abs(times).max() / (np.abs(gaps).max() or 1.0)))))
-        raise ConfigError(
-            f"time: {times[odd + 1]:.{digits}g} s in row {odd + 2} is {gaps[odd]:.4g} s after the previous row; "
-            f"the steps must be even, {np.median(gaps):.4g} s each"
-        )
+    with within("time"):
+        step, tolerance = even_step(times)
     rate = 1.0 / step
     if rate >= 1.0 and abs(rate - round(rate)) * (times[-1] - times[0]) <= tolerance * rate:  # times are rounded
         return float(round(rate))

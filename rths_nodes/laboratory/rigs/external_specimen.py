@@ -16,8 +16,6 @@ K_0 until the end of a step.
 from __future__ import annotations
 
 import logging
-import select
-import socket
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +23,6 @@ from pathlib import Path
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.child_process import LEAVING_S
 from rths_nodes.core.errors import ConfigError, show, within
 from rths_nodes.core.fmu import FmuParams, FmuProcess, Row
 from rths_nodes.core.opensees import ModelProcess, check_count, check_files, check_rows, commands_of, whole_rows
@@ -59,9 +56,11 @@ class Followed(Rig):
     """Base of rigs with a specimen that follows the actuators; ``_stiffness`` ``(n_axes, n_axes)`` N/m is K_0."""
 
     external = True
-    name = ""
 
-    def _hold(self, actuators: Mapping[str, object], every: int, dt: float) -> None:
+    def _hold(
+        self, process: FmuProcess | ModelProcess, actuators: Mapping[str, object], every: int, dt: float
+    ) -> None:
+        self._process, self.name = process, process.name
         self._n = n = len(actuators)
         self._every, self._step = every, every * dt
         self._felt = [_Felt() for _ in range(n)]
@@ -82,7 +81,7 @@ class Followed(Rig):
             actuator.reset()
 
     def step(self, command: Array, auxiliary: Array) -> None:
-        self.share_scheduling()
+        self._process.share_scheduling()
         for actuator, value in zip(self._actuators, command.tolist(), strict=True):
             actuator.step(value)
         self.displacement = np.array([actuator.displacement for actuator in self._actuators])
@@ -110,8 +109,8 @@ class Followed(Rig):
         for index, (felt, x, force) in enumerate(of_axis):
             felt.stiffness, felt.displacement, felt.at = float(self._stiffness[index, index]), x, force
 
-    @abstractmethod
-    def share_scheduling(self) -> None: ...
+    def close(self) -> None:
+        self._process.close()
 
     @abstractmethod
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
@@ -177,9 +176,8 @@ class Fmu(Followed):
             return self.every * test.dt
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        self._process = FmuProcess(params, params.every * dt)
-        self.name = self._process.name
-        self._hold(params.actuators, params.every, dt)
+        self._model = FmuProcess(params, params.every * dt)
+        self._hold(self._model, params.actuators, params.every, dt)
         self._stiffness = np.diag([names.stiffness for names in params.axes.values()])
         self._signals = [
             (NOUNS.index(noun), axis)
@@ -192,7 +190,7 @@ class Fmu(Followed):
     def reset(self) -> None:
         super().reset()
         self._taken = 0
-        process = self._process
+        process = self._model
         if process.moved:
             try:
                 process.set_back()
@@ -201,22 +199,16 @@ class Fmu(Followed):
                 raise ConfigError(f"rig.file = {process.name!r}: {error}") from error
 
     def open(self) -> None:
-        self._at_rest = self._process.start("rig")
+        self._at_rest = self._model.start("rig")
         if self._at_rest.any():
             log.info("%s: the forces at the start, %s N, count as zero", self.name, self._at_rest.tolist())
-
-    def share_scheduling(self) -> None:
-        self._process.share_scheduling()
 
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
         nouns = x, v, a
         inputs = np.array([nouns[noun][axis] for noun, axis in self._signals])
-        self._process.begin(self._taken, inputs)
+        self._model.begin(self._taken, inputs)
         self._taken += 1
-        return self._process.wait() - self._at_rest
-
-    def close(self) -> None:
-        self._process.close()
+        return self._model.wait() - self._at_rest
 
 
 @params
@@ -281,35 +273,31 @@ class OpenSees(Followed):
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._params = params
-        self._hold(params.actuators, params.every, dt)
         task = {
             "interface": whole_rows(params.interface),
             "analysis": commands_of(params.analysis),
-            "step": self._step,
+            "step": params.every * dt,
             "gravity": params.gravity,
         }
-        self._process = ModelProcess(params.model, WORK, task)
-        self._channel: socket.socket | None = None
-        self.name = self._process.name
+        self._model = ModelProcess(params.model, WORK, task)
+        self._hold(self._model, params.actuators, params.every, dt)
 
     def open(self) -> None:
         self.close()
         try:
-            self._channel, theirs = socket.socketpair()
-            self._channel.setblocking(False)
-            with theirs, within("rig.type = 'opensees'"):
-                self._process.start((theirs.fileno(),), channel=theirs.fileno())
+            with within("rig.type = 'opensees'"):
+                self._model.connect(self._params.start_within)
             n = self._n
             try:
-                numbers = self._receive(n * n + n, self._params.start_within)
-                if ignored := self._process.line_with(IGNORED):
+                numbers = self._receive(n * n + n)
+                if ignored := self._model.line_with(IGNORED):
                     raise RuntimeError(f"the model has constraints between nodes other than equalDOF ({ignored})")
             except RuntimeError as error:
-                raise ConfigError(f"rig.model = {self._process.name!r}: {error}") from error
+                raise ConfigError(f"rig.model = {self._model.name!r}: {error}") from error
             self._stiffness = numbers[: n * n].reshape((n, n), order="F")
             log.info(
                 "%s is built with the initial stiffness %s N/m. The forces at rest, %s N, count as zero",
-                self._process.name,
+                self._model.name,
                 self._stiffness.tolist(),
                 numbers[n * n :].tolist(),
             )
@@ -317,37 +305,9 @@ class OpenSees(Followed):
             self.close()
             raise
 
-    def share_scheduling(self) -> None:
-        self._process.share_scheduling()
-
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
-        assert self._channel is not None
-        try:
-            self._channel.sendall(np.concatenate((x, v, a)).astype("<f8").tobytes())
-        except OSError as error:
-            raise RuntimeError(self._end(str(error))) from error
-        return self._receive(self._n, self._params.answer_within)
+        self._model.send(np.concatenate((x, v, a)).astype("<f8").tobytes(), self._params.answer_within)
+        return self._receive(self._n)
 
-    def _receive(self, size: int, within: float) -> Array:
-        assert self._channel is not None
-        data = b""
-        while len(data) < 8 * size:
-            if not select.select([self._channel], [], [], within)[0]:
-                raise RuntimeError(f"OpenSees has not answered within {within:g} s")
-            try:
-                part = self._channel.recv(8 * size - len(data))
-            except OSError as error:
-                raise RuntimeError(self._end(str(error))) from error
-            if not part:
-                raise RuntimeError(self._end("the connection was closed"))
-            data += part
-        return np.frombuffer(data, "<f8").copy()
-
-    def _end(self, otherwise: str) -> str:
-        return self._process.end(LEAVING_S) or f"OpenSees has ended: {otherwise}"
-
-    def close(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-        self._process.close()
+    def _receive(self, size: int) -> Array:
+        return np.frombuffer(self._model.wait(8 * size), "<f8").copy()

@@ -164,9 +164,7 @@ def _accelerations(params: Record.Params) -> tuple[Array, float]:
     source, series = _load(params)
     if len(series.values) < 2:
         raise ConfigError(f"{source}: the number of points is {len(series.values)}, but must be >= 2")
-    step = _chosen_step(params.step, series, source)
-    if not params.accept_any_step:
-        _check_step(step, params.step, source)
+    step = _chosen_step(params, series, source)
     unit = _chosen_unit(params.unit, series.unit, source)
     if not params.accept_any_peak:
         peak = float(np.abs(series.values).max())
@@ -212,35 +210,28 @@ def _shipped(name: str, source: str) -> Path:
     return Path(next(iter(folders))) / _FOLDER / RECORDS[name]
 
 
-def _chosen_step(stated_step: float | None, series: Series, source: str) -> float:
-    stated = series.step
-    if stated is None and stated_step is None:
+def _chosen_step(params: Record.Params, series: Series, source: str) -> float:
+    chosen, stated = params.step, series.step
+    if stated is None and chosen is None:
         why = series.note or "the file does not state the step"
         raise ConfigError(f"{SECTION}.step: missing, because {why} ({source}). Set the step in s, e.g. step: 0.01")
-    if stated_step is not None and stated is not None and abs(stated_step - stated) > SAME_STEP * stated:
+    if chosen is not None and stated is not None and abs(chosen - stated) > SAME_STEP * stated:
         raise ConfigError(
-            f"{SECTION}.step = {stated_step:g} s: contradicts the file, which states {stated:g} s ({source}); "
+            f"{SECTION}.step = {chosen:g} s: contradicts the file, which states {stated:g} s ({source}); "
             f"{_LEAVE_OUT}"
         )
-    chosen = stated if stated_step is None else stated_step
-    assert chosen is not None
-    if not SHORTEST_STEP <= chosen <= LONGEST_STEP:
-        raise ConfigError(
-            f"{source}: the file states a step of {chosen:g} s, but the step must be {SHORTEST_STEP:g} to "
-            f"{LONGEST_STEP:g} s"
-        )
-    return chosen
-
-
-def _check_step(step: float, stated_step: float | None, source: str) -> None:
-    if LEAST_STEP <= step <= LARGEST_STEP:
-        return
-    path = f"{SECTION}.step = {stated_step:g} s ({source})" if stated_step else source
+    step = stated if chosen is None else chosen
+    assert step is not None
+    accepted = params.accept_any_step
+    shortest, longest = (SHORTEST_STEP, LONGEST_STEP) if accepted else (LEAST_STEP, LARGEST_STEP)
+    if shortest <= step <= longest:
+        return step
+    path = f"{SECTION}.step = {step:g} s ({source})" if chosen else source
     ms = f" A step in ms would be {step / 1000.0:g} s." if LEAST_STEP <= step / 1000.0 <= LARGEST_STEP else ""
+    accept = "" if accepted else f", or set {SECTION}.accept_any_step = true"
     raise ConfigError(
-        f"{path}: the step of {step:g} s must be {LEAST_STEP:g} to {LARGEST_STEP:g} s. Check that the time is in "
-        f"s and is not a sample number.{ms} State another unit in a title such as 'time (ms)', or set "
-        f"{SECTION}.accept_any_step = true"
+        f"{path}: the step of {step:g} s must be {shortest:g} to {longest:g} s. Check that the time is in s and "
+        f"is not a sample number.{ms} State another unit in a title such as 'time (ms)'{accept}"
     )
 
 

@@ -17,9 +17,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rths_nodes.core.child_process import LOOK_S
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, IntegratorError, within
-from rths_nodes.core.fmu import LOOK_S, FmuParams, FmuProcess, Row
+from rths_nodes.core.fmu import FmuParams, FmuProcess, Row
 from rths_nodes.core.parameters import TestContext, number, params, section, sections, text
 from rths_nodes.core.protocols import Integrator, Structure
 from rths_nodes.core.samples import Array

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.errors import ConfigError, join, show
+from rths_nodes.core.errors import ConfigError, join, show, within
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import (
     OfParams,
@@ -30,10 +30,9 @@ from rths_nodes.core.parameters import (
 )
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import ROUNDING, Array
-from rths_nodes.core.tables import LENGTHS, TIMES, Placed, Table, column, column_class
+from rths_nodes.core.tables import LENGTHS, TIMES, Placed, Table, column, column_class, even_step
 from rths_nodes.core.text_files import read_head, version_of
 from rths_nodes.mechanics import history
-from rths_nodes.numerical.ground_motions.readers.columns import FormatError, even_step
 from rths_nodes.numerical.integrators.dynamics import Moved, Stepped
 
 ARCHIVE = b"PK"
@@ -316,15 +315,8 @@ class _Measured:
         times = placed.read(table, "time")
         if len(times) < FEWEST:
             raise ConfigError(f"time: the number of samples is {len(times)}, but must be >= {FEWEST}")
-        try:
-            step, _, odd = even_step(times)
-        except FormatError as error:
-            raise ConfigError(f"time: {error}") from None
-        if odd is not None:
-            raise ConfigError(
-                f"time: {times[odd + 1]:.9g} s in row {odd + 2} is {times[odd + 1] - times[odd]:.4g} s after the "
-                f"previous row, but all steps must be {step:.4g} s"
-            )
+        with within("time"):
+            step, _ = even_step(times)
         return placed.column, 1.0 / step
 
     @staticmethod

@@ -13,18 +13,18 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.expressions import ACCELERATIONS, plain_unit
 from rths_nodes.core.samples import Array
+from rths_nodes.core.tables import UNIFORM_ROUNDED, even_step
 from rths_nodes.core.text_files import number_of
 
-G = 9.80665
-"""Standard gravity, m/s^2 (CGPM 1901)."""
-
-UNITS: dict[str, float] = {"g": G, "m/s^2": 1.0, "cm/s^2": 0.01, "gal": 0.01, "mm/s^2": 0.001}
+UNITS: dict[str, float] = {"g": ACCELERATIONS["g"], "m/s^2": 1.0, "cm/s^2": 0.01, "gal": 0.01, "mm/s^2": 0.001}
 """Units of acceleration, and their values in m/s^2."""
 
 TIME_UNITS: dict[str, float] = {
@@ -61,9 +61,8 @@ class Series:
 
 def canonical_unit(text: str) -> str | None:
     """Return the standard name of a unit in a file's notation (``CM/SEC/SEC``, ``cm/sec2.``), or None."""
-    word = text.strip().strip(".").lower().replace("sec", "s").replace("**", "^").replace("²", "^2")
-    word = re.sub(r"/s/s$|/s2$|[. ]s\^?-2$", "/s^2", word)
-    word = {"gals": "gal", "g's": "g", "cms^-2": "cm/s^2", "ms^-2": "m/s^2"}.get(word, word)
+    word = plain_unit(text.strip().strip(".").lower().replace("sec", "s"))
+    word = {"gals": "gal", "g's": "g"}.get(word, word)
     return word if word in UNITS else None
 
 
@@ -156,11 +155,6 @@ SAME_DURATION = 0.02
 _UNIT_OF_KEY = r"[ _]*[(\[]?\s*(?P<unit>ms|msec|s|secs?|seconds?|hz|sps)?\s*[)\]]?\s*"
 _VALUE = _UNIT_OF_KEY + r"(?:[:=]\s*|\s+(?=[-+.\d]))(?P<value>.*)"
 
-UNIFORM = 0.01
-"""Permitted deviation from a uniform time column, in steps, with exact times."""
-UNIFORM_ROUNDED = 0.15
-"""Permitted deviation from a uniform time column with rounded times, in steps. A missing line deviates by 0.16 or
-more."""
 FEWEST_COUNTED = 10
 """Smallest number that, on a line above the values, is recognised as a number of points."""
 HEADER_ROWS = 5
@@ -170,11 +164,17 @@ MOST_COMPONENTS = 4
 
 _LIKE_NUMBER = re.compile(r"[-+]?(?:\.?\d|nan$|inf$)", re.I)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[ed][-+]?\d+)?(?:,[-+]?\d+,\d+)?", re.I)
+_WHOLE_PAIR = re.compile(r"([-+]?\d+)\s*,\s*(?![-+]?0\d)[^,]+")
+"""Two whole numbers, of which the second has no leading zero, as decimals may have: 1,02."""
 _PROSE = re.compile(r"[a-z]{5}", re.I)
 _BEGIN = re.compile(r"\*+\s*begin", re.I)
 _COUNTED = "the first column counts the samples (0, 1, 2 ...) and is not the time in s"
 
 Row = tuple[int, list[str]]
+Header = Sequence[tuple[int, str]]
+"""Numbers and text of the lines above the values that are not blank."""
+Read = Callable[[str, str, int], float]
+"""Function of a word, the unit after the word, and the number of the line."""
 
 
 class Rows:
@@ -210,20 +210,30 @@ def read_columns(lines: Sequence[str]) -> Series:
     first = next((index for index, is_like in enumerate(like) if is_like), None)
     if first is None:
         raise FormatError(f"the file begins with {lines[0].strip()[:40]!r} and has no line of numbers")
-    rows, header = Rows(lines, numbers[first:]), lines[: numbers[first] - 1]
+    rows = Rows(lines, numbers[first:])
+    header = [(n, line) for n, line in enumerate(lines[: numbers[first] - 1], 1) if line.strip()]
     _check_commas(rows)
     _check_header_end(header)
     width = _width(rows, header)
-    stated = facts(header, width)
+    titles = _titles(header[-1][1], width) if header else []
+    _check_quantity(header)
+    step = _agreed(header, "step", " s", (_STEP, _step_of), (_RATE, _step_of_rate))
+    points = _agreed(header, "number of points", "", (_COUNT, _points_of), (_COUNT_IN_PROSE, _points_of))
+    duration = _agreed(header, "duration", " s", (_DURATION, _step_of))
+    unit = _unit(header, titles)
     _check_first(rows)
     values = (number(word, line) for line, cells in rows for word in cells)
     table = np.fromiter(values, float, width * len(rows)).reshape(-1, width)
-    if stated.points is not None:
-        complete(table[:, -1], stated.points)
-    check_duration(stated.step, len(table), stated.duration)
+    if points is not None:
+        complete(table[:, -1], int(points))
+    if step and duration and abs(step * len(table) - duration) > SAME_DURATION * duration + 2.0 * step:
+        raise FormatError(
+            f"the header states a duration of {duration:g} s, but {len(table)} points with a step of {step:g} s "
+            f"last {step * len(table):g} s; check for missing points or a wrong step"
+        )
     if width == 1:
-        return Series(table[:, 0], stated.step, stated.unit)
-    return _with_time(table, rows.numbers, stated)
+        return Series(table[:, 0], step, unit)
+    return _with_time(table, rows.numbers, titles[0] if titles else "", step, unit)
 
 
 def _cells(line: str) -> list[str]:
@@ -245,37 +255,27 @@ def _check_commas(rows: Rows) -> None:
 
 
 def _is_table_of_whole_numbers(rows: Rows) -> bool:
-    last = -np.inf
-    for _, line in rows.texts():
-        pair = line.strip().split(",")
-        if len(pair) != 2 or re.fullmatch(r"[-+]?0\d+", pair[1].strip()):
-            return False
-        try:
-            first = float(pair[0])
-        except ValueError:
-            return False
-        if not first > last:
-            return False
-        last = first
-    return len(rows) > 1
+    pairs = (_WHOLE_PAIR.fullmatch(line.strip()) for _, line in rows.texts())
+    times = [float(pair[1]) if pair else math.nan for pair in pairs]
+    return len(times) > 1 and bool(np.all(np.diff(times) > 0.0))
 
 
-def _check_header_end(header: Sequence[str]) -> None:
+def _check_header_end(header: Header) -> None:
     """Refuse a number with a unit directly above the values: the line could be a row or a header."""
-    line_number = next((n for n in range(len(header), 0, -1) if header[n - 1].strip()), 0)
-    cells = _cells(header[line_number - 1]) if line_number else []
-    if 2 <= len(cells) <= 4 and _is_plain(cells[0]) and not any(map(_PROSE.search, cells)):
-        raise FormatError(
-            f"line {line_number}: {shown(header[line_number - 1])} is directly above the numbers. Remove the "
-            "units if this line is a row of numbers, or write # before a header line"
-        )
+    for line_number, line in header[-1:]:
+        cells = _cells(line)
+        if 2 <= len(cells) <= 4 and is_plain(cells[0]) and not any(map(_PROSE.search, cells)):
+            raise FormatError(
+                f"line {line_number}: {shown(line)} is directly above the numbers. Remove the units if this line "
+                "is a row of numbers, or write # before a header line"
+            )
 
 
-def _is_plain(word: str) -> bool:
-    return re.fullmatch(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[ed][-+]?\d+)?", word, re.I) is not None
+def is_plain(word: str) -> bool:
+    return re.fullmatch(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[edq][-+]?\d+)?", word, re.I) is not None
 
 
-def _width(rows: Rows, header: Sequence[str]) -> int:
+def _width(rows: Rows, header: Header) -> int:
     top, width = rows[0][0], len(rows[0][1])
     widths = np.fromiter((len(cells) for _, cells in rows), np.uint32, len(rows))
     if len(rows) > 2 and width != widths[1] and not np.ptp(widths[1:-1]) and width <= 3:
@@ -296,8 +296,8 @@ def _width(rows: Rows, header: Sequence[str]) -> int:
     return width
 
 
-def _rows_hint(rows: Rows, header: Sequence[str]) -> str:
-    marker = next((f" (below {line.strip()[:40]!r})" for line in header if _BEGIN.search(line)), "")
+def _rows_hint(rows: Rows, header: Header) -> str:
+    marker = next((f" (below {line.strip()[:40]!r})" for _, line in header if _BEGIN.search(line)), "")
     width = len(rows[0][1])
     try:
         steps = np.diff(rows.first_column())
@@ -314,104 +314,86 @@ def _rows_hint(rows: Rows, header: Sequence[str]) -> str:
 
 
 def _check_first(rows: Rows) -> None:
-    line, cells = rows[0]
-    below = len(rows) - 1
-    _check_counts(rows)
-    if not cells[0].isdigit() or not below:
-        _check_first_step(rows)
-        return
-    count, next_word = int(cells[0]), rows[1][1][0]
-    if len(cells) == 2 and not (_is_short(cells[1]) and next_word.strip("0.") == ""):
-        return
-    if count >= FEWEST_COUNTED and count in (below, below - 1) and (count == below or _is_short(next_word)):
-        lines = cells[0] if count == below else f"{cells[0]} and {next_word}"
-        raise FormatError(
-            f"line {line}: {' '.join(cells)} is the number of the following points, not an acceleration. Remove "
-            f"{lines}, and set step and unit if the header does not state them"
-        )
-    if count >= FEWEST_COUNTED and len(cells) == 1 and all("." in word for word in rows.below(0)) and _jumps(rows):
-        raise FormatError(
-            f"line {line}: {cells[0]} has no decimal point and differs from the next value by more than any two "
-            f"consecutive values below. Remove {cells[0]} if this is a number of points ({below} follow); write "
-            f"{cells[0]}.0 if this is an acceleration"
-        )
-
-
-def _check_counts(rows: Rows) -> None:
-    for index in range(1, min(HEADER_ROWS, len(rows))):
+    """Refuse a number of points or a step above the values, which would be read as accelerations."""
+    for index in range(min(HEADER_ROWS, len(rows) - 1)):
         line, cells = rows[index]
-        if len(cells) > 1 or not cells[0].isdigit() or int(cells[0]) < FEWEST_COUNTED:
+        if not cells[0].isdigit() or (count := int(cells[0])) < FEWEST_COUNTED:
             continue
-        of_step = index == 1 and _is_short(rows[0][1][0]) and all("." in word for word in rows.below(1))
-        if (below := len(rows) - index - 1) == int(cells[0]) or of_step:
-            above = " ".join(rows[row][1][0] for row in range(index))
+        below, above = len(rows) - index - 1, [rows[row][1][0] for row in range(index)]
+        following = rows[index + 1][1][0]
+        if len(cells) == 2 and not (index == 0 and _is_short(cells[1]) and following.strip("0.") == ""):
+            continue
+        step_below = index == 0 and count == below - 1 and _is_short(following)
+        if count == below or step_below or (len(cells) == 1 and _is_unlike_below(rows, index)):
+            removed = " and ".join([*above, cells[0], *([following] if step_below else [])])
             raise FormatError(
-                f"line {line}: {cells[0]} is the number of the following points ({below}), not an acceleration; "
-                f"remove it and {above} above, and set step and unit"
+                f"line {line}: {' '.join(cells)} is probably the number of the following points ({below}), not an "
+                f"acceleration. Remove {removed}, and set step and unit if the header does not state them. Write "
+                f"{cells[0]}.0 if this is an acceleration"
             )
+    _check_first_step(rows)
 
 
 def _check_first_step(rows: Rows) -> None:
-    """Refuse a first number that is probably the step.
-
-    The number is probably the step if it is 1 s divided by a whole number, and if the number of decimals is the
-    same in all values below, but different in this number.
-    """
+    """Refuse a first number that is 1 s divided by a whole number, and whose decimals are unlike all others."""
     line, cells = rows[0]
     if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):
         return
-    digits = {len(word.partition(".")[2]) for word in rows.below(0)}
-    if len(digits) != 1:
-        return
-    rate = 1.0 / float(cells[0])
-    if len(cells[0].partition(".")[2]) not in digits and abs(rate - round(rate)) < 1e-6 * rate:
+    digits, rate = {_decimals(word) for word in rows.below(0)}, 1.0 / float(cells[0])
+    if len(digits) == 1 and _decimals(cells[0]) not in digits and abs(rate - round(rate)) < 1e-6 * rate:
         raise FormatError(
             f"line {line}: {cells[0]} has a different number of decimals from the values below. Remove {cells[0]} "
             "if this is the step in s; write the same number of decimals if this is an acceleration"
         )
 
 
+def _decimals(word: str) -> int:
+    return len(word.partition(".")[2])
+
+
 def _is_short(word: str) -> bool:
-    return _is_plain(word) and re.search(r"[de]", word, re.I) is None and 0.0002 <= float(word) <= 0.2
+    return re.fullmatch(r"\+?0*\.\d+", word) is not None and 0.0002 <= float(word) <= 0.2
 
 
-def _jumps(rows: Rows) -> bool:
+def _is_unlike_below(rows: Rows, index: int) -> bool:
+    if index > 1 or not all("." in word for word in rows.below(index)):
+        return False
+    if index == 1:
+        return _is_short(rows[0][1][0])
     changes = np.abs(np.diff(rows.first_column()))
-    return bool(len(changes) > 1 and changes[0] > changes[1:].max())
+    return len(changes) > 1 and bool(changes[0] > changes[1:].max())
 
 
-def _with_time(table: Array, lines: Sequence[int], stated: Facts) -> Series:
-    times = table[:, 0] * stated.time_unit
+def _with_time(table: Array, lines: Sequence[int], title: str, step: float | None, unit: str | None) -> Series:
+    counts_samples, time_unit = _INDEX.fullmatch(title.strip()) is not None, _time_unit(title)
+    times = table[:, 0] * time_unit
     whole_steps = len(times) > 1 and bool(np.all(np.diff(table[:, 0]) == 1.0))
-    if stated.counts_samples and not whole_steps:
+    if counts_samples and not whole_steps:
         raise FormatError(
             "the header calls the first column a sample number, but the column does not count samples"
         )
-    if stated.counts_samples or (whole_steps and stated.time_unit == 1.0):
+    if counts_samples or (whole_steps and time_unit == 1.0):
         if table[0, 0] not in (0.0, 1.0):
             raise FormatError(
                 f"the first column counts the samples from {table[0, 0]:g}, but must start at 0 or 1"
             )
-        return Series(table[:, 1], stated.step, stated.unit, _COUNTED)
-    values, step = _on_grid(times, table[:, 1], lines)
-    if stated.step is not None and step is not None and abs(step - stated.step) > SAME * stated.step:
+        return Series(table[:, 1], step, unit, _COUNTED)
+    values, column_step = _on_grid(times, table[:, 1], lines)
+    if step is not None and column_step is not None and abs(column_step - step) > SAME * step:
         raise FormatError(
-            f"the header states a step of {stated.step:g} s, but the time column has a step of {step:g} s; "
+            f"the header states a step of {step:g} s, but the time column has a step of {column_step:g} s; "
             "correct one of them"
         )
-    return Series(values, step, stated.unit)
+    return Series(values, column_step, unit)
 
 
 def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, float | None]:
     if len(times) < 2:
         return values, None  # too short; the caller refuses the file
-    step, tolerance, odd = even_step(times)
-    if odd is not None:
-        gaps = np.diff(times)
-        raise FormatError(
-            f"the time column is not uniform. Line {lines[odd + 1]} is {gaps[odd]:g} s after the line above, "
-            f"but most steps are {np.median(gaps):g} s; resample the series to one step{_swapped(values)}"
-        )
+    try:
+        step, tolerance = even_step(times, lines)
+    except ConfigError as error:
+        raise FormatError(f"{error}; resample the series to one step{_swapped(values)}") from None
     if abs(times[0]) <= tolerance:
         return values, short(step)
     if abs(times[0] - step) <= tolerance:  # many published copies omit the zero at t = 0
@@ -419,39 +401,10 @@ def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, 
     raise FormatError(f"the time column starts at {times[0]:g} s, but must start at 0 s or one step ({step:g} s)")
 
 
-SHORTEST_STEP = float(np.finfo(float).tiny)
-"""Shortest step with a finite rate, s."""
-
-
-def even_step(times: Array) -> tuple[float, float, int | None]:
-    """Return the step of ``times`` (s), a tolerance for rounding (s), and the index of the most uneven interval.
-
-    The index is None if the steps are positive and uniform. Raises FormatError if the step or its rate overflows.
-    """
-    after = times - times[0]
-    index = np.arange(len(times)) - 0.5 * (len(times) - 1)
-    step = float(index @ after / (index @ index))
-    if not math.isfinite(step) or 0.0 < abs(step) < SHORTEST_STEP:
-        raise FormatError(f"the times from {times[0]:g} s to {times[-1]:g} s have no finite sampling rate")
-    tolerance = min(max(UNIFORM * step, _printed_resolution(times)), UNIFORM_ROUNDED * step)
-    if step > 0.0 and np.ptp(after - step * index) / 2.0 <= tolerance:
-        return step, tolerance, None
-    gaps = np.diff(times)
-    return step, tolerance, int(np.argmax(np.abs(gaps - np.median(gaps))))
-
-
 def _swapped(values: Array) -> str:
     gaps = np.diff(values)
     even = gaps.min() > 0.0 and np.ptp(gaps) <= UNIFORM_ROUNDED * gaps.mean()
     return ". The second column rises evenly; if this is the time, make it the first column" if even else ""
-
-
-def _printed_resolution(times: Array) -> float:
-    for digits in range(8):
-        scaled = times * 10.0**digits
-        if np.abs(scaled - np.rint(scaled)).max() < 1e-3:
-            return 0.51 / 10.0**digits  # half a unit of the last decimal, plus the error of the fit
-    return 0.0
 
 
 def _key(pattern: str) -> re.Pattern[str]:
@@ -473,7 +426,7 @@ _DURATION = re.compile(
     rf"{_UNIT_OF_KEY}[:=]\s*(?P<value>[\d.]+\s*[a-z]*)\s*$",
     re.I,
 )
-_UNITS = re.compile(r"(?<![a-z])units?\s*(?:[:=]|\bof\b)\s*([^\s,;]+)", re.I)
+STATED_UNIT = re.compile(r"(?<![a-z])units?\s*(?:[:=]|\bof\b)\s*([^\s,;]+)", re.I)
 _TYPE = re.compile(r"(?<![a-z])data[ _]*type\s*[:=]\s*([^,;]*)", re.I)
 _ACCELERATION = re.compile(r"\s*acc(?:el(?:eration)?)?s?\s*(?:series|time[ _](?:series|history))?\s*", re.I)
 _ANOTHER = re.compile(r"(?<![a-z])(?:vel|veloc(?:ity|ities)?|disp|displ(?:acements?)?)(?![a-z])", re.I)
@@ -485,48 +438,27 @@ _INDEX = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Values stated by a header; a missing value is None.
+def _agreed(header: Header, quantity: str, unit: str, *keys: tuple[re.Pattern[str], Read]) -> float | None:
+    """Return the value that the header states after one or more ``keys``, or None.
 
-    ``time_unit`` is the unit of the first of two columns, in s.
+    Raises FormatError if a value is unreadable, or if two values differ.
     """
-
-    step: float | None = None
-    points: int | None = None
-    duration: float | None = None
-    unit: str | None = None
-    time_unit: float = 1.0
-    counts_samples: bool = False
-
-
-def facts(header: Sequence[str], columns: int) -> Facts:
-    """Return the values that ``header`` (lines above the numbers) states for one or two ``columns``.
-
-    Raises FormatError if a value is unreadable, if statements conflict, or if the series is not an acceleration.
-    """
-    lines = [(line_number, line) for line_number, line in enumerate(header, 1) if line.strip()]
-    titles = _titles(lines[-1][1], columns) if lines else []
-    _check_quantity(lines)
-    steps = [*_statements(lines, _STEP, _step_of), *_statements(lines, _RATE, _step_of_rate)]
-    step = _agreed(steps, "step", " s")
-    counts = [*_statements(lines, _COUNT, _points_of), *_statements(lines, _COUNT_IN_PROSE, _points_of)]
-    points = _agreed(counts, "number of points", "")
-    duration = _agreed(_statements(lines, _DURATION, _step_of), "duration", " s")
-    unit = _unit(lines, titles)
-    first = titles[0] if len(titles) == 2 else ""
-    is_index = _INDEX.fullmatch(first.strip()) is not None
-    return Facts(step, None if points is None else int(points), duration, unit, _time_unit(first), is_index)
-
-
-def _statements(
-    lines: Sequence[tuple[int, str]], key: re.Pattern[str], read: Callable[[str, str, int], float]
-) -> Iterator[tuple[int, float]]:
-    for line_number, line in lines:
-        match = key.search(line)
-        value = re.match(r"([^\s,;]+(?:,\d+)?)\s*(\S*)", match["value"]) if match else None
-        if match and value:
-            yield line_number, read(value[1], match["unit"] or value[2], line_number)
+    values = [
+        (line_number, read(value[1], match["unit"] or value[2], line_number))
+        for key, read in keys
+        for line_number, line in header
+        if (match := key.search(line)) and (value := re.match(r"([^\s,;]+(?:,\d+)?)\s*(\S*)", match["value"]))
+    ]
+    if not values:
+        return None
+    first_line, first = values[0]
+    for line_number, other in values:
+        if abs(other - first) > SAME * first:
+            raise FormatError(
+                f"the header states the {quantity} {first:g}{unit} in line {first_line}, but {other:g}{unit} in "
+                f"line {line_number}"
+            )
+    return first
 
 
 def _step_of(word: str, unit: str, line: int) -> float:
@@ -552,28 +484,7 @@ def _points_of(word: str, unit: str, line: int) -> float:
     return whole(word.removesuffix("."), line, "points", MOST_POINTS)
 
 
-def _agreed(statements: Iterable[tuple[int, float]], quantity: str, unit: str) -> float | None:
-    values = list(statements)
-    for line_number, value in values[1:]:
-        line, first = values[0]
-        if abs(value - first) > SAME * first:
-            raise FormatError(
-                f"the header states the {quantity} {first:g}{unit} in line {line}, but {value:g}{unit} in line "
-                f"{line_number}"
-            )
-    return values[0][1] if values else None
-
-
-def check_duration(step: float | None, points: int, duration: float | None) -> None:
-    """Refuse a number of ``points`` that, with ``step`` (s), contradicts the stated ``duration`` (s)."""
-    if step and duration and abs(step * points - duration) > SAME_DURATION * duration + 2.0 * step:
-        raise FormatError(
-            f"the header states a duration of {duration:g} s, but {points} points with a step of {step:g} s last "
-            f"{step * points:g} s; check for missing points or a wrong step"
-        )
-
-
-def _check_quantity(lines: Sequence[tuple[int, str]]) -> None:
+def _check_quantity(lines: Header) -> None:
     for line_number, line in lines:
         stated = _TYPE.search(line)
         if stated and stated[1].strip() and not _ACCELERATION.fullmatch(stated[1]):
@@ -588,8 +499,8 @@ def _check_quantity(lines: Sequence[tuple[int, str]]) -> None:
         )
 
 
-def _unit(lines: Sequence[tuple[int, str]], titles: Sequence[str]) -> str | None:
-    explicit = [(line_number, match[1]) for line_number, line in lines if (match := _UNITS.search(line))]
+def _unit(lines: Header, titles: Sequence[str]) -> str | None:
+    explicit = [(line_number, match[1]) for line_number, line in lines if (match := STATED_UNIT.search(line))]
     for line_number, word in explicit:
         if is_other_unit(word) or "/" in word:
             stated_unit(word, line_number)  # raises FormatError for other units
