@@ -88,6 +88,10 @@ LARGEST_SHARE = 0.5
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
 
+END, LOCATOR, END_64 = 22, 20, 56
+"""Sizes, bytes. ``END``: end record without comment. ``LOCATOR``, ``END_64``: zip64 records before it."""
+TAIL = END_64 + LOCATOR + END + (1 << 16)
+
 
 class Row(NamedTuple):
     """Describes an input or output named by the parameter ``key``. An empty ``quantity`` accepts any unit."""
@@ -273,18 +277,27 @@ def number_in(text: str | None) -> float | None:
         return None
 
 
-def directory_size(path: str) -> int:
-    """Return the size of an archive's directory, bytes, as ``zipfile`` will read it; 0 without a directory."""
-    with open(path, "rb") as file:
-        record = zipfile._EndRecData(file)  # type: ignore[attr-defined]
-    return record[zipfile._ECD_SIZE] if record else 0  # type: ignore[attr-defined]
+def directory_size(tail: bytes) -> int:
+    """Return the size of the directory from the last TAIL bytes of an archive; 0 without an end record."""
+    plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
+    end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
+    if end < 0 or len(tail) < end + END:
+        return 0
+    size = int.from_bytes(tail[end + 12 : end + 16], "little")
+    large = end - LOCATOR - END_64
+    if large >= 0 and tail[end - LOCATOR :].startswith(b"PK\6\7"):
+        size = max(size if size != 0xFFFFFFFF else 0, int.from_bytes(tail[large + 40 : large + 48], "little"))
+    return size
 
 
 @contextmanager
 def archive(path: str) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
     """Open an FMU, with its members by name. Raises ConfigError if the archive is damaged or dangerous."""
     try:
-        if (size := directory_size(path)) > LARGEST_DIRECTORY:
+        with Path(path).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            size = directory_size(file.read(TAIL))
+        if size > LARGEST_DIRECTORY:
             raise ConfigError(
                 f"the archive has a directory of {size_of(size)}: must be <= {size_of(LARGEST_DIRECTORY)}"
             )
