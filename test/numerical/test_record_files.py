@@ -375,16 +375,9 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         (f"line 2: {N} is probably the number of the following points", f"0.02 and {N}"),
     ),
     "step and wrong count": (f"0.02\n{N + 1}\n" + column(), GIVEN, (f"line 2: {N + 1} is", f"({N})")),
-    "start, step and count": (
-        f"0.0\n0.02\n{N}\n" + column(),
-        GIVEN,
-        (f"line 3: {N} is probably the number of the following points",),
-    ),
-    "count below a comment": (
-        f"# made\n\n{N}\n" + column(),
-        GIVEN,
-        (f"line 3: {N} is probably the number of the following points",),
-    ),
+    "step and count, nothing below": (f"0.02\n{N}\n", GIVEN, (f"line 2: {N} is probably", "points (0)")),
+    "start, step and count": (f"0.0\n0.02\n{N}\n" + column(), GIVEN, (f"line 3: {N} is probably the number",)),
+    "count below a comment": (f"# made\n\n{N}\n" + column(), GIVEN, (f"line 3: {N} is probably the number",)),
     # Rows, commas, units in rows
     "rows of eight": (rows(VALUES), GIVEN, ("line 1: ", "not 8", "one series in rows of 8 numbers")),
     "rows of five below a mark": (
@@ -409,6 +402,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         GIVEN,
         ("line 1: '0,00;0,000' has decimal commas; write decimal points instead",),
     ),
+    "decimal commas, a blank": ("1,5\n2, 05\n", GIVEN, ("line 1: '1,5' has decimal commas",)),
     "decimal commas, tabs": (table(TIMES, "\t").replace(".", ","), GIVEN, ("has decimal commas",)),
     "decimal commas, commas": (table(TIMES, ",").replace(".", ","), GIVEN, ("has decimal commas",)),
     "decimal commas below a title": (

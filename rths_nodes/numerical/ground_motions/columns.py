@@ -164,7 +164,7 @@ MOST_COMPONENTS = 4
 
 _LIKE_NUMBER = re.compile(r"[-+]?(?:\.?\d|nan$|inf$)", re.I)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[ed][-+]?\d+)?(?:,[-+]?\d+,\d+)?", re.I)
-_WHOLE_PAIR = re.compile(r"([-+]?\d+)\s*,\s*(?![-+]?0\d)[^,]+")
+_WHOLE_PAIR = re.compile(r"([-+]?\d+)\s*,(?!\s*[-+]?0\d)[^,]+")
 """Two whole numbers, of which the second has no leading zero, as decimals may have: 1,02."""
 _PROSE = re.compile(r"[a-z]{5}", re.I)
 _BEGIN = re.compile(r"\*+\s*begin", re.I)
@@ -315,12 +315,12 @@ def _rows_hint(rows: Rows, header: Header) -> str:
 
 def _check_first(rows: Rows) -> None:
     """Refuse a number of points or a step above the values, which would be read as accelerations."""
-    for index in range(min(HEADER_ROWS, len(rows) - 1)):
+    for index in range(min(HEADER_ROWS, len(rows))):
         line, cells = rows[index]
         if not cells[0].isdigit() or (count := int(cells[0])) < FEWEST_COUNTED:
             continue
         below, above = len(rows) - index - 1, [rows[row][1][0] for row in range(index)]
-        following = rows[index + 1][1][0]
+        following = rows[index + 1][1][0] if below else ""
         if len(cells) == 2 and not (index == 0 and _is_short(cells[1]) and following.strip("0.") == ""):
             continue
         step_below = index == 0 and count == below - 1 and _is_short(following)
