@@ -251,7 +251,8 @@ class Substructure:
 
     def pushed(self, residual: Array, specimens: Array) -> Array:
         """Return the motion ``(samples, 3, n_axes)`` under the force of ``specimens`` at ``residual`` (m)."""
-        tested = self._spread_out([np.diag(values) for values in specimens[::-1]])
+        stiffness, damping, mass = map(np.diag, specimens)
+        tested = self._spread_out([mass, damping, stiffness])
         return self._with(tested).motion(force_of(specimens, residual) @ self._spread.T)
 
 
