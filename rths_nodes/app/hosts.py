@@ -239,8 +239,8 @@ def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, chosen: RunOptions, keep:
     recording = None
     if chosen.record:
         writer = open_writer(chosen.record, recorded_topics(chosen.namespace, scenario), about)
-        arguments = scenario, loop.assembly.names, chosen.namespace, about
-        recording = RecordingSink(writer.write, *arguments, writer.close)
+        names, namespace = loop.assembly.names, chosen.namespace
+        recording = RecordingSink(writer.write, writer.close, scenario, names, namespace, about)
     try:
         outcome = loop.run([sink for sink in (collector, recording) if sink is not None], *watch[:2])
     except BaseException:

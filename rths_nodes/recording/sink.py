@@ -26,11 +26,11 @@ class RecordingSink:
     def __init__(
         self,
         write: Callable[[str, bytes, int], None],
+        finish: Callable[[dict[str, str]], None],
         scenario: Scenario,
         names: Names,
         namespace: str,
         information: dict[str, str],
-        finish: Callable[[dict[str, str]], None] = lambda ending: None,
     ) -> None:
         self._write_message, self._finish, self._information = write, finish, information
         self._computed_by = [name for name in ("engine", "library") if name in information]

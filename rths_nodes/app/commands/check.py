@@ -434,7 +434,7 @@ class Rehearsal(RecordingSink):
     def __init__(self, scenario: Scenario, names: Names) -> None:
         self._bytes, limits = 0, scenario.limits
         text = dict.fromkeys(("run_id", "scenario_hash", "scenario", "version"), "")
-        super().__init__(self._count, scenario, names, NAMESPACE, text)
+        super().__init__(self._count, lambda ending: None, scenario, names, NAMESPACE, text)
         self._strokes = [limit.stroke for limit in limits.values()]
         self._changes = changes_of_step(limits.values(), scenario.dt)
         forced = [limit.of_force for limit in limits.values()]

@@ -499,7 +499,7 @@ def import_command(options: arguments.Options) -> None:
     about = information(own_scenario, own_scenario.run_id(), ELSEWHERE, LOCKSTEP)
     about |= {"source": f"{Path(options.file).name}, sha256 {hashes([options.file])[options.file]}"}
     writer = open_writer(options.record, recorded_topics("rths", own_scenario), about)
-    recording = RecordingSink(writer.write, own_scenario, test.names, "rths", about, writer.close)
+    recording = RecordingSink(writer.write, writer.close, own_scenario, test.names, "rths", about)
     monitor = MonitorStage(own_scenario, len(test.dof_names), math.nan)
     try:
         test.send(recording, monitor)
