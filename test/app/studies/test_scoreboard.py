@@ -199,6 +199,8 @@ def test_high_value_is_95th_percentile() -> None:
     columns = {name: ["x"] * 100 for name in ("name", "reason", "law")} | {"outcome": ["finished"] * 100}
     (score,) = scoreboard.scores(table(**columns, J2=values), [], "J2")
     assert (score.median["J2"], score.high["J2"], score.worst["J2"]) == (50.5, 96.0, 100.0)
+    (undefined,) = scoreboard.scores(table(**columns, J2=[*values[:94], *[math.nan] * 6]), [], "J2")
+    assert (undefined.median["J2"], undefined.high["J2"], undefined.failures) == (50.5, math.inf, 0)
 
 
 def test_each_record_is_scored_with_each_seed() -> None:
