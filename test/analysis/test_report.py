@@ -470,9 +470,6 @@ def test_running_indices_end_at_indices_of_test(overrides: tuple[str, ...]) -> N
     scale = abs(running.input_energy[-1]) + running.elastic_energy
     assert running.energy_error_percent[-1] == pytest.approx(100.0 * running.energy_error[-1] / scale, rel=1e-3)
     assert running.elastic_energy == pytest.approx(0.5 * 11.76e6 * 0.010**2)
-
-
-def test_running_indices_of_several_axes_end_at_indices_of_test() -> None:
     run = sine(2)
     running = Evaluation(run).running
     expected = [run.metrics["axes"][name]["tracking_indicator_m2"] for name in run.axes]
