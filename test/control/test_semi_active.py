@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from loop_parts import make
-from messages import naming
+from messages import doubts, mentions, naming
 from scipy.integrate import solve_ivp
 
 from rths_nodes.analysis.response_errors import measured_names
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
+from rths_nodes.loop.scenario.files import load
 from rths_nodes.mechanics.structure import combined
 
 DT = 1.0 / 2000.0
@@ -186,3 +187,4 @@ def test_incompatible_settings_are_refused(frame: Any) -> None:
         build(weights=[1.0])
     with pytest.raises(ConfigError, match=naming("damper_location", "(0.0, 0.0, 0.0)")):
         build(damper_location=[0.0, 0.0, 0.0])
+    assert mentions(doubts(load("phillips_spencer_2012", ["time_ratio=2"])), "time_ratio", "accelerations")
