@@ -128,7 +128,11 @@ class Design:
                 else:
                     self.factors[name] = _levels(name, data, self.base)
         problems.refuse()
-        if both := scatter.keys() & self.factors.keys():
+        levels = [level for levels in self.factors.values() for level in levels]
+        changed = {key for level in levels for key in dict(level.changes)}
+        changed |= {key for level in levels if level.case for key in self.base.cases[level.case].set}
+        fixed = {key for key in scatter if not distribution(scatter[key], key).refers_to_nominal}
+        if both := scatter.keys() & self.factors.keys() | fixed & changed:
             raise ConfigError(f"factors: the scenario also scatters {', '.join(sorted(both))}. Set scatter: {{}}")
         if scatter and not study.plants:
             raise ConfigError(f"plants = 0: must be > 0 to draw {', '.join(scatter)}")
