@@ -58,7 +58,12 @@ def constants(
     if is_sparse(structure.mass):
         raise ConfigError(
             f"semi_active clipped_optimal: {len(structure.influence)} degrees of freedom are too many for the "
-            "Riccati equation of the controller. Set reduction in the scenario"
+            "Riccati equation of the controller"
+        )
+    if hasattr(structure, "shapes"):
+        raise ConfigError(
+            "semi_active clipped_optimal: reduction must be left out, because the rig measures accelerations of "
+            "degrees of freedom, not of modes"
         )
     n = len(structure.influence)
     wanted = (*accelerations(n), DAMPER_DISPLACEMENT, DAMPER_FORCE)

@@ -14,6 +14,7 @@ from scipy.integrate import solve_ivp
 from rths_nodes.analysis.response_errors import measured_names
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.mechanics.structure import combined
 
@@ -31,14 +32,9 @@ SPECIMEN = {
 @pytest.fixture(scope="module")
 def frame() -> Any:
     """The frame of Phillips & Spencer (2012): ten times the mass of the specimen, its stiffness, modal damping."""
-    return make(
-        "structure",
-        "matrices",
-        mass=(983.0 * np.eye(3)).tolist(),
-        stiffness=SPECIMEN["experimental_stiffness"],
-        damping={"type": "modal", "ratios": [0.01, 0.01, 0.0157]},
-        **SPECIMEN,
-    )
+    damping = {"type": "modal", "ratios": [0.01, 0.01, 0.0157]}
+    matrices = {"mass": (983.0 * np.eye(3)).tolist(), "stiffness": SPECIMEN["experimental_stiffness"]}
+    return make("structure", "matrices", damping=damping, **matrices, **SPECIMEN)
 
 
 def plant(frame: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -179,6 +175,9 @@ def test_incompatible_settings_are_refused(frame: Any) -> None:
 
     with pytest.raises(ConfigError, match=naming("needs", "structure")):
         build(None)
+    reduced = load("phillips_spencer_2012", ["interface=[x_1, x_2, x_3]", "reduction={type: modal, modes: 3}"])
+    with pytest.raises(ConfigError, match=naming("reduction", "modes")):
+        build(Assembly(reduced).structure)
     with pytest.raises(ConfigError, match=naming("damper_force", "acceleration_1")):
         build(names=NAMES[:-1])
     with pytest.raises(ConfigError, match=naming("auxiliary", "channel")):
