@@ -43,6 +43,7 @@ SMALL: dict[str, Any] = {
 }
 
 PLAIN = {"factors": {GAIN: {"list": [0.0, 0.4]}}, "plants": 0}
+SCATTERED = {"set": {"scatter": {ESTIMATE: {"normal": [15, 1]}}}, "plants": 1}
 HERE = Where()
 
 
@@ -121,6 +122,7 @@ def test_levels_may_be_lists_grids_settings_or_cases() -> None:
         ({"scenario": "chen"}, ("unknown", "scenario", "chen")),
         ({"set": {"duratio": 1}}, ("set", "duratio", "unknown")),
         ({"set": {"scatter": {GAIN: {"normal": [1, 1]}}}, "plants": 1}, ("compensator.k_p_per_mm2", "scatters")),
+        (SCATTERED | {"factors": {"case": {"list": ["alpha_15_k_p_0"]}}}, (ESTIMATE, "scatters")),
     ],
 )
 def test_invalid_studies_are_refused(changes: dict[str, Any], parts: tuple[str, ...]) -> None:
