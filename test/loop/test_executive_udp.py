@@ -209,8 +209,7 @@ def test_session_is_closed_in_order_if_python_is_killed() -> None:
     thread.join(20.0)
     emulator.close()
     (session,) = sessions
-    assert session.in_order, session.reason
-    assert session.samples > 100
+    assert (session.in_order, session.samples > 100) == (True, True), session.reason
 
 
 def test_joined_program_compiles_without_warnings(tmp_path: Path) -> None:
