@@ -523,11 +523,11 @@ def test_killed_process_ends_composed_test(launch, tmp_path, name):
 
 
 def test_operator_starts_composed_test_without_autostart(launch, tmp_path):
-    run = launch(f"overrides:={SHORT}", "composed:=true", "directory:=run", "autostart:=false")
+    run = launch(f"overrides:={SHORT}", "composed:=true", "directory:=📁/run", "autostart:=false")
     start_nodes()
     assert run.end() == 0, run.output
     assert run.clean() == {"rig"}
-    assert information(tmp_path)["outcome"] == "finished"
+    assert information(tmp_path / "📁")["outcome"] == "finished"
 
 
 def test_waiting_nodes_name_missing_node(launch):

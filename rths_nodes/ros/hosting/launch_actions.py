@@ -230,7 +230,7 @@ class LaunchedTest:
             for description in described
             for name, value in description.parameters.items()
             if name not in shared
-            for part in ("-p", f"{description.role}:{name}:={json.dumps(value)}")
+            for part in ("-p", f"{description.role}:{name}:={json.dumps(value, ensure_ascii=False)}")
         ]
         return self._process(
             names.RIG,
