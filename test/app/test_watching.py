@@ -282,6 +282,8 @@ def test_unwritable_record_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=naming("cannot be written")):
         WatchRecord(tmp_path / "file" / "watch.jsonl", "bench")
+    (record := WatchRecord(Path("/dev/full"), "bench")).tell("ended", "a full disk does not change the exit code")
+    record.close()
 
 
 # Complete tests

@@ -240,4 +240,5 @@ class WatchRecord:
     def close(self) -> None:
         self._rows.wait()
         self._terminal.wait(LAST_S)
-        self._file.close()
+        with suppress(OSError):  # the terminal shows that a row could not be written
+            self._file.close()
