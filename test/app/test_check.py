@@ -34,12 +34,7 @@ MODEL = {
     "version": 1,
     "axes": ["story"],
     "servo_rate": 1024.0,
-    "feedforward": {
-        "displacement": [[1.0]],
-        "velocity": [[0.01]],
-        "acceleration": [[0.0]],
-        "jerk": [[0.0]],
-    },
+    "feedforward": {"displacement": [[1.0]], "velocity": [[0.01]], "acceleration": [[0.0]], "jerk": [[0.0]]},
 }
 
 
