@@ -244,6 +244,8 @@ def iterate(
     """
     check(scenario)
     work = Corrections(scenario, settings)
+    folder.mkdir(parents=True, exist_ok=True)  # a refused series leaves no folder
+    (folder / SCENARIO).write_text(dump(scenario.data()), encoding="utf-8")
     runs, rows = settings.runs, work.rows
     preferred = engine(work.base, runs * work.base.samples)
 
@@ -340,7 +342,6 @@ def iterate_command(options: arguments.Options) -> int:
     check(scenario)
     where = Where(engine=options.engine)
     with _folder(options, scenario) as folder, orderly_stop() as interrupted:
-        (folder / SCENARIO).write_text(dump(scenario.data()), encoding="utf-8")
         with terminal.progress(scenario.name) as progress:
             iteration = iterate(
                 scenario, settings, folder, not options.no_record, where.engine_of, progress, _tell, interrupted
@@ -431,7 +432,6 @@ def _folder(options: arguments.Options, scenario: Scenario) -> Iterator[Path]:
     if folder.exists():
         raise ConfigError(f"{folder}: exists; a series needs a new folder")
     terminal.check_makable(folder)
-    folder.mkdir(parents=True)
     yield folder
 
 
