@@ -210,7 +210,7 @@ def test_imported_recording_identifies_same_model(tmp_path: Path) -> None:
         ({"time": None, "servo_rate": 1000.0}, ("1000 Hz", "4096 Hz", "rths_benchmark_2020")),
         ({"servo_rate": 4096.0}, ("exactly", "servo_rate")),
         ({"time": {"column": "result.x"}}, ("time.column", "unknown", "result.x", "results.x")),
-        ({"time": {"column": "u"}}, ("even", "steps")),
+        ({"time": {"column": "u"}}, ("rise", "even", "steps")),
         ({"time": {"column": "floors", "index": 4}}, ("time.index", "4", "floors")),
         ({"axes": {"jack": {"displacement": {"column": "u"}}}}, ("axes.jack", "target")),
         (

@@ -443,7 +443,7 @@ def _rate(times: Array) -> float:
         digits = max(9, 3 + int(np.ceil(np.log10(np.abs(times).max() / (np.abs(gaps).max() or 1.0)))))
         raise ConfigError(
             f"time: {times[odd + 1]:.{digits}g} s in row {odd + 2} is {gaps[odd]:.4g} s after the previous row; "
-            f"the steps must be even, {np.median(gaps):.4g} s each"
+            f"the times must rise in even steps; the median step is {np.median(gaps):.4g} s"
         )
     rate = 1.0 / step
     if rate >= 1.0 and abs(rate - round(rate)) * (times[-1] - times[0]) <= tolerance * rate:  # times are rounded

@@ -323,7 +323,7 @@ class _Measured:
         if odd is not None:
             raise ConfigError(
                 f"time: {times[odd + 1]:.9g} s in row {odd + 2} is {times[odd + 1] - times[odd]:.4g} s after the "
-                f"previous row, but all steps must be {step:.4g} s"
+                f"previous row; the times must rise in even steps; the mean step is {step:.4g} s"
             )
         return placed.column, 1.0 / step
 
