@@ -35,7 +35,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.core import registry
-from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.core.errors import ConfigError, Problems, quoted
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import AUTO
@@ -395,8 +395,8 @@ def _next(options: arguments.Options) -> None:
         )
     print(f"run {following.number}: expected error {following.rehearsal.missed:.3g} %; scenario {file}")
     folder, rig = file.with_suffix(""), series.scenario.rig_file
-    command = f"rths run {file}" if rig is None else f"rths test {file} --rig RIG"
-    print(f"next: {command} --record {folder}")
+    command = f"rths run {quoted(file)}" if rig is None else f"rths test {quoted(file)} --rig RIG"
+    print(f"next: {command} --record {quoted(folder)}")
 
 
 def _draw(options: arguments.Options, title: str, iteration: Iteration, figure: Path | None) -> None:
