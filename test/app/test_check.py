@@ -84,9 +84,9 @@ def write_entry(path: Path) -> None:
     ],
 )
 def test_kind_of_written_file(write: Callable[[Path], object], parts: tuple[str, ...], tmp_path: Path) -> None:
-    path = tmp_path / "file.yaml"
-    write(path)
+    write(path := tmp_path / "a file.yaml")
     assert mentions(described_file(str(path))[0], *parts)
+    assert f" {path}" not in described_file(str(path))[1]  # quoted for the shell
 
 
 def test_kinds_of_test_folder_and_record(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_model_compensates_test_on_its_rig(folder: Path, output: RunCommand) -> 
     ("options", "parts"),
     [
         (["--rms", "0"], ("rms", "0 m", "> 0")),
-        (["--band", "30", "10"], ("lower_frequency", "30 Hz", "< upper_frequency")),
+        (["--band", "30", "10"], ("rths: lower_frequency", "30 Hz", "< upper_frequency")),
         (["--resolution", "-1", "--duration", "0.5"], ("resolution", "-1 Hz", "> 0")),
         (["--orders", "3,1"], ("--orders", "3,1", "3", "1", "2", "0")),
         (["--orders=-,1;1,3"], ("axis", "respond")),

@@ -24,7 +24,7 @@ from rths_nodes.app.procedure import answers as answering
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner
 from rths_nodes.app.streams import show_log
-from rths_nodes.core.errors import ConfigError, printable
+from rths_nodes.core.errors import ConfigError, printable, quoted
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.commissioning import FAILED, AxisHardware, Commissioning, CommissioningRow, rig_hash
 from rths_nodes.loop.interrupts import begun, raised_at_once
@@ -224,7 +224,7 @@ def _history(parent: Path, specimen: str) -> list[dict[str, object]]:
         if earlier.id != specimen or record.simulation:
             continue
         if not record.outcome and not procedure.under_way(folder):
-            hint = f"the test in {folder} was interrupted; complete its record with rths recover {folder}"
+            hint = f"the test in {folder} was interrupted; complete its record with rths recover {quoted(folder)}"
             terminal.tell([f"history of the specimen: {hint}"])
         rows |= {(row.get("test"), row.get("date"), row.get("rung")): row for row in earlier.history}
     return sorted(rows.values(), key=lambda row: str(row.get("date")))

@@ -30,7 +30,7 @@ from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 from rths_nodes.core import yaml_text
 from rths_nodes.core.addresses import LARGEST_PORT
 from rths_nodes.core.data import unflatten
-from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.errors import ConfigError, quoted, unknown
 from rths_nodes.loop import faults as faulty
 from rths_nodes.loop import options as offered
 from rths_nodes.loop import outcomes
@@ -382,7 +382,7 @@ class LaunchedTest:
         path = self._recording
         if not path or not Path(path).exists():
             return "no recording"
-        page = "" if code == ExitCode.REFUSED else f"; rths report {path} creates {path}.html"
+        page = "" if code == ExitCode.REFUSED else f"; rths report {quoted(path)} creates {path}.html"
         return f"recording: {path}{page}"
 
 

@@ -22,6 +22,7 @@ from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.app.cli import main
+from rths_nodes.app.commands.studies import _summary
 from rths_nodes.app.studies import study
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.study import NAME, Design, Journal, StudyFile
@@ -171,6 +172,7 @@ def test_failed_runs_are_rows_with_reasons(
     table = run_study(designed(factors=factors, plants=0, set=overrides), tmp_path)
     assert table.columns["outcome"] == ["finished", outcome]
     assert reason in table.columns["reason"][1]
+    assert _summary(table).endswith("worst inf") == (outcome == "tripped")
 
 
 def test_invalid_plants_are_refused_rows(tmp_path: Path) -> None:
@@ -317,8 +319,7 @@ def test_command_prints_summary_and_json(study_file: str, tmp_path: Path, output
     assert data["outcomes"] == {"finished": 12}
     assert data["units"] == {"J1": "ms", "J2": "%", "J3": "%", "max_error_mm": "mm"}
     (group,) = data["groups"]
-    assert (group["group"], group["runs"], group["failed"]) == ("", 12, 0)
-    assert set(group["indices"]) == {"J1", "J2", "J3", "max_error_mm"}
+    assert (group["group"], group["runs"], group["failed"], {*group["indices"]}) == ("", 12, 0, {*data["units"]})
     assert set(group["indices"]["J2"]) == {"low", "median", "high", "worst"}
 
 
