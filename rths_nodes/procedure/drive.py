@@ -352,7 +352,7 @@ class RigDrive:
         self._before_modes, self._modes = self._modes, b""
         if self.loss.reason:
             self._hold()
-        if (waiting := self.loss.next(self.command, self.measured, self.shift)) is not None:
+        if (waiting := self.loss.next(self.command, self.shift)) is not None:
             if self._stop is not None:
                 self._stop.begin(waiting, waiting)
                 if self.loss.joined(waiting - self.command):

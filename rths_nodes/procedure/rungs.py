@@ -375,7 +375,7 @@ class RungPort(PortBefore):
         if not self._lost and self._modes[1]:  # axes in force control are held at their positions
             _, self._last = drive.held(self._before, self._last, self._modes)
         self._lost = self._lost or drive.loss.reason
-        waiting = drive.loss.next(self._last, self._measured, drive.shift)
+        waiting = drive.loss.next(self._last, drive.shift)
         return self._last if waiting is None else waiting
 
     def _send(self, command: Command, target: Array, untared: Array) -> None:
