@@ -249,10 +249,10 @@ class RigDrive:
                 raise ConfigError(reason)
             return
         for name, position in zip(axes, measured.tolist(), strict=True):
-            if not math.isfinite(position):
+            if not abs(position) <= (stroke := axes[name].limits.stroke):  # NaN is refused, too
                 raise ConfigError(
-                    f"axes.{name}: displacement = {position:g} m: must be finite, because the active command "
-                    "of the controller cannot be read, and the rig would be held at this position"
+                    f"axes.{name}: displacement = {position:g} m: must be within +- {stroke:g} m, because the "
+                    "active command of the controller cannot be read, and the rig would be held at this position"
                 )
             self.remarks.append(
                 f"axes.{name}: the active command of the controller cannot be read. The first command is the "
