@@ -26,7 +26,14 @@ from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner
 from rths_nodes.app.streams import show_log
 from rths_nodes.core.errors import ConfigError, printable
 from rths_nodes.core.version import __version__
-from rths_nodes.loop.commissioning import FAILED, AxisHardware, Commissioning, CommissioningRow, rig_hash
+from rths_nodes.loop.commissioning import (
+    FAILED,
+    AxisHardware,
+    Commissioning,
+    CommissioningRow,
+    rig_hash,
+    same_person,
+)
 from rths_nodes.loop.interrupts import begun, raised_at_once
 from rths_nodes.loop.options import NAMESPACE, PACES, REALTIME
 from rths_nodes.loop.outcomes import ExitCode
@@ -384,7 +391,7 @@ def _result(bench: Bench, rows: list[CommissioningRow]) -> Commissioning:
 def _names(dialogue: Console) -> list[str]:
     names: list[str] = []
     for question in ("operator: your name: ", "name of the second person, who is with you: "):
-        while not (name := dialogue.line(question)) or name.casefold() in map(str.casefold, names):
+        while not (name := dialogue.line(question)) or (names and same_person(name, *names)):
             print("enter two different names")
         names.append(name)
     return names
