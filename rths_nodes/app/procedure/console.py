@@ -326,11 +326,12 @@ class Console:
             if not keys:
                 self._listens = False
                 self._interrupt("stop", "the terminal is closed")
-            for line in map(str.strip, keys.splitlines()):
+            for entered in keys.splitlines():
+                line = entered.strip()
                 act = TYPED.get(line.lower(), "note" if line else "")
                 if line in ("r", "resume"):
                     self._say_held()
-                elif line == CLEAR:  # stops must work while the act waits for the end of a warning
+                elif entered == CLEAR:  # stops must work while the act waits for the end of a warning
                     self._signals.clear()
                     self._answered = 0
                     resume = partial(copy_context().run, self._attempt, "resume", clear=CLEAR)
