@@ -132,7 +132,7 @@ class Console:
             if not line and proposed is not None:
                 return proposed
             try:
-                return getattr(from_data(Answers, {key: number_in(line)}), key)
+                return getattr(from_data(Answers, {key: line if spec.kind == "text" else number_in(line)}), key)
             except ConfigError as error:
                 self.say(str(error))
 
