@@ -71,6 +71,7 @@ def test_rungs_without_permission_or_bound_are_reported() -> None:
         ("operater: A", ("operater", "unknown", "operator")),
         ("level: 1.2", ("level", "1.2", "> 0", "<= 1")),
         ("level: a fifth", ("level", "a fifth")),
+        ("checklist: {bolts: yes}", ("checklist.bolts", "'yes'", "y or n")),
         ("time_ratio: 2.5", ("time_ratio", "2.5")),
         ("unload: true", ("unload", "True", "{moves: y}", "{moves: n}")),
         ("check: y\nrun: all", ("run", "'all'", "{moves: y}")),
