@@ -37,7 +37,7 @@ from rths_nodes.loop.commissioning import (
 from rths_nodes.loop.interrupts import begun, raised_at_once
 from rths_nodes.loop.options import NAMESPACE, PACES, REALTIME
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure_record import ANSWERS, FULL, RUNGS, ProcedureRecord, SpecimenRecord
+from rths_nodes.loop.procedure_record import FULL, RUNGS, ProcedureRecord, SpecimenRecord
 from rths_nodes.loop.scenario import files, judgement, schema
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import override
@@ -168,8 +168,6 @@ def _test(options: arguments.Options, scenario: Scenario, answers: Answers, real
     runner = ProcedureRunner(ladder, record, folder)
     runner.session.commissioned = commissioned
     record.commissioning = commissioned.reference if commissioned is not None else ""
-    for note in answers.notes:
-        runner.do("note", way=ANSWERS, text=note)
     arms = ("--arm-from-page",) if options.arm_from_page else ()
     shown = (*arms, "--recordings", str(folder.parent), "--port", str(options.page_port))
     page: AbstractContextManager[int] = nullcontext(0)

@@ -190,6 +190,8 @@ class Console:
             self.attended, finish = False, partial(self.runner.do, way=TERMINAL)
         with stop_signals_handled(self._signal):
             try:
+                for note in self.answers.notes:
+                    self.runner.do("note", way=ANSWERS, text=note)
                 (walk or self._walk_on)()
             except KeyboardInterrupt as left:
                 self.stopped = self.stopped or str(left) or INTERRUPTED
