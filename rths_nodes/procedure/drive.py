@@ -201,6 +201,8 @@ class RigDrive:
         self.begins: Callable[[], None] = lambda: None
         """Function to call when the next motion begins."""
         self._modes = self._before_modes = b""
+        self._sent_modes = b"", b""
+        """Control modes of the last two commands, ``_before`` and ``command``."""
         self._motion: GuidedMotion | None = None
         self._stop: SafeStop | None = None
         self._asked = ""
@@ -331,6 +333,7 @@ class RigDrive:
         command, flags = self._next()
         self.port.write(Command(sample, command, command, self._passive, flags, self._modes))
         self._before, self.command = self.command, command
+        self._sent_modes = self._before_modes, self._modes
         self.measured = awaited(self.port, self._clock.sleep, self.realtime)
         if self._motion is not None:
             self.curves.add(self.measured, command)
@@ -391,7 +394,7 @@ class RigDrive:
         return None
 
     def _brake(self, outcome: DriveOutcome) -> None:
-        self._before_modes, self._modes = self._modes or self._before_modes, b""
+        self._modes = b""
         self._hold()
         self._outcome = outcome
         if outcome.reason:
@@ -402,8 +405,8 @@ class RigDrive:
             self._end()
 
     def _hold(self) -> None:
-        self._before, self.command = self.held(self._before, self.command, (self._before_modes,) * 2)
-        self._before_modes = b""
+        self._before, self.command = self.held(self._before, self.command, self._sent_modes)
+        self._before_modes, self._sent_modes = b"", (b"", b"")
 
     def held(self, before: Array, last: Array, modes: tuple[bytes, bytes]) -> tuple[Array, Array]:
         """Return the last two commands ``(n_axes,)`` in m; the position of the axis replaces a command in N."""
