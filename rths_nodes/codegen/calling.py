@@ -306,9 +306,9 @@ LONG = 200
 class Made:
     """Translated function.
 
-    ``arrays`` are the names of the array parameters. The function writes to the arrays in ``written``. Each number
-    and array of the result is a constant, an output parameter or a part of an array parameter. ``copied`` are the
-    array parameters that are copied to output parameters.
+    ``arrays`` are the names of the array parameters; the function writes to the arrays in ``written``. The parts
+    of the result are constants, output parameters and parts of array parameters. ``copied`` are the array
+    parameters that are copied to output parameters.
     """
 
     name: str
@@ -512,8 +512,8 @@ Fixed = bool | tuple["Fixed", ...]
 def entry_values(arguments: Iterable[tuple[object, Fixed, bool]]) -> list[Value]:
     """Return Python objects as values of the entry point, from tuples of object, ``fixed`` and ``lengths``.
 
-    ``fixed`` integers and booleans are constants. Without ``lengths``, the text is valid for contiguous arrays of
-    any outermost length.
+    ``fixed`` integers and booleans are constants. If ``lengths`` is false, the text is valid for contiguous arrays
+    of any outermost length.
     """
     numbers, arrays = count(), count()
 
@@ -566,8 +566,8 @@ def call(*arguments):
 class EntryPoint(Expressions):
     """Entry point of a C program for a ``function`` with arguments in the form of ``values``.
 
-    ``all_arrays`` are first the arrays among the arguments, then arrays that the call creates. ``results`` are the
-    numbers of the result. ``result`` is the result of the function, which consists of these arrays and numbers.
+    ``all_arrays`` lists the arrays among the arguments, then the arrays that the call creates. ``results`` are the
+    numbers of the result. ``result`` consists of these arrays and numbers.
     """
 
     def __init__(self, function: FunctionType, values: Sequence[Value]) -> None:

@@ -206,7 +206,6 @@ class Expressions(Scope):
         raise Untranslatable("the truth value of an array is not defined")
 
     def _logical(self, both: bool, nodes: Sequence[ast.expr]) -> Value:
-        """Return the value of ``and`` or ``or``: the operand that decides."""
         first, *rest = nodes
         value = self.value(first)
         if not rest:
@@ -561,7 +560,6 @@ class FunctionTranslator(Expressions):
         self.loops.pop()
 
     def _undo(self) -> Callable[[], None]:
-        """Return a function that restores the current state of the translation."""
         saved, lines = {name: copy(getattr(self, name)) for name in TRANSLATED}, len(self.lines)
 
         def undo() -> None:
@@ -596,8 +594,7 @@ class FunctionTranslator(Expressions):
     def _carried(self, node: ast.For | ast.While, begin: Callable[[], None]) -> dict[str, Value]:
         """Declare variables for the names that a loop changes, and bind the names to them.
 
-        Trial translations are repeated until no further name changes. In a trial, the C name of a changed number
-        or array is ``handed_on...``.
+        Trial translations are repeated until no further name changes.
         """
         stored = {name.id for name in names_in(node.body) if isinstance(name.ctx, ast.Store)}
         firsts = {name: self.env[name] for name in sorted(stored & self.env.keys())}
@@ -650,7 +647,7 @@ class FunctionTranslator(Expressions):
         self.written = written  # in Python this does not change an array
 
     def _note_copies(self, name: str, variables: Value, value: Value, names: Iterable[str]) -> None:
-        """Note arrays that C copies to the variables of ``name``, and that another name shares in Python."""
+        """Note arrays that are copied to variables of ``name`` in C, but shared with another name in Python."""
         pairs = zip(leaves(variables), leaves(value), strict=True)
         copies = [(one, two) for one, two in pairs if isinstance(one, Arr) and isinstance(two, Arr) and one != two]
         if not copies:  # most loops pass on numbers only

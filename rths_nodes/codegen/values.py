@@ -233,10 +233,7 @@ def leaves(value: Value) -> list[Value]:
 
 
 def rebuilt(value: Value, parts: list[Value]) -> Value:
-    """Return ``value`` with its leaves replaced by the first items of ``parts``.
-
-    These items are removed from ``parts``.
-    """
+    """Return ``value`` with its leaves replaced by the first items of ``parts``, which are then removed."""
     if isinstance(value, Tup):
         return replace(value, items=tuple([rebuilt(item, parts) for item in value.items]))
     return parts.pop(0)
@@ -284,7 +281,7 @@ class Scope:
         self.sources: dict[str, set[str]] = {}
         """Names of the memory to which a pointer may point, by pointer name."""
         self.copied: list[tuple[str, set[str]]] = []
-        """Arrays that hold a copy of memory where Python has the same array, and names of this memory."""
+        """Arrays that are copies in C, but the same array in Python, with the names of the copied memory."""
         self.counting: set[str] = set()
         """C names of loop indices that are never negative."""
 

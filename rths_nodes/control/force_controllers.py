@@ -24,7 +24,7 @@ Controller of the rig and its servo-valve, whose spool is driven by a force loop
 c and x are the desired and measured displacement of the axis. u is the signal to the valve, as a piston velocity.
 q is the piston velocity due to the flow of the valve, whose spool has the time constant T. q_0 is the piston
 velocity due to leakage at zero signal. K includes the stiffness of the oil. Because the piston integrates, an
-error decays at the rate k_f, a ramp of r N/s has the error r / k_f, and the static error is q_0 K / k_f.
+error decays at the rate k_f. A ramp of r N/s has the error r / k_f; the static error is q_0 K / k_f.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
 
 
 def check_coupling(column: ColumnGeometry | None, coupled_to: int, test: TestContext) -> None:
-    """Raise ConfigError unless an axis moves the head of ``column``, with a stroke below both its lengths."""
+    """Raise ConfigError unless an axis moves the head, with a stroke below both lengths of ``column``."""
     if column is None:
         return
     moved = len(test.axes) - len(test.force_axes)
@@ -125,7 +125,7 @@ def pi_law(extension: Callable[..., float]) -> ForceKernel:
     def begin(
         k: PiConstants, s: PiState, position: float, target: float, drift: float, drift_before: float
     ) -> PiState:
-        """State whose first command, without a force error, is the present extension ``position``."""
+        """State whose first command is the present extension ``position`` if the force error is zero."""
         before = (0.0, 0.0, target, drift_before)
         return position - fed_forward(k, before, target, drift), 0.0, target, drift
 

@@ -178,8 +178,8 @@ def _regulator(
 ) -> Array:
     """Return the gain ``(2 n,)`` of the regulator, whose cost has cross terms of state and force.
 
-    The weight of the state in the Riccati equation is a sum of squares, because a difference loses all digits if
-    the force can cancel the response and ``force_weight`` is very small.
+    The weight of the state in the Riccati equation is a sum of squares. A difference would lose all digits if the
+    force can cancel the response and ``force_weight`` is very small.
     """
     rows, push = np.sqrt(weights)[:, None] * outputs[:-1], np.sqrt(weights) * direct[:-1]
     pushed, cross = float(push @ push), push @ rows

@@ -191,10 +191,10 @@ class RigidCoupler(SetupOfKernel):
     """Actuators on one rigid coupler in a plane: two move x and theta (y is guided), three move x, y and theta.
 
     Degrees of freedom are the translation of the reference point (m, forces in N) and the rotation (rad,
-    counter-clockwise, moments in N m). With the matrix P = ``pose``, the structure has other degrees of freedom x:
-    the coupler's pose is P x, and axis forces f act on x as P^T J^T f with the Jacobian J (equal virtual work).
-    Beyond the largest rotation or the shortest length, or if the actuators jam, all results are NaN, which
-    trips the rig. The kinematics are in :mod:`rths_nodes.mechanics.coupler`.
+    counter-clockwise, moments in N m). If the matrix P = ``pose`` is set, the structure has other degrees of
+    freedom x. The coupler's pose is then P x, and axis forces f act on x as P^T J^T f with the Jacobian J (equal
+    virtual work). Beyond the largest rotation or the shortest length, or if the actuators jam, all results are
+    NaN, which trips the rig. The kinematics are in :mod:`rths_nodes.mechanics.coupler`.
     """
 
     @params
@@ -281,7 +281,7 @@ class ScaledSetup(SetupOfKernel):
     """Converts between a structure and a scaled specimen; ``setup`` has the scale of the structure.
 
     Axes, measurements and limits have the scale of the specimen. ``length`` ``(n_axes,)`` and ``force`` are ratios
-    of structure to specimen. ``force`` lists the force axes last.
+    of structure to specimen. The force axes are the last entries of ``force``.
     """
 
     def __init__(self, setup: Setup, length: Sequence[float], force: Sequence[float]) -> None:
@@ -306,7 +306,7 @@ def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numb
         return inner_axes(coupler, x, v, a)
 
     def forces(k: Upright, axis_forces: Numbers, displacement: Numbers) -> Numbers:
-        """Return the forces without the load actuator's lateral force on the axis that moves the head."""
+        """Return the forces, corrected for the load actuator's lateral force on the axis that moves the head."""
         coupler, length, by, load = k
         pose, _, _ = inner_axes(coupler, displacement, displacement, displacement)
         moved = first(pose, axis_forces)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from rths_nodes.core.errors import ConfigError, show
 
 LONGEST, LONGEST_LABEL = 253, 63
-"""Most characters of a host name (``LONGEST``) and of each of its labels (``LONGEST_LABEL``), RFC 1035."""
+"""Largest numbers of characters, RFC 1035. ``LONGEST``: host name. ``LONGEST_LABEL``: label of a host name."""
 LARGEST_PORT = 65535
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?")
 

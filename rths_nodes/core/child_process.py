@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start and end of a model process, its messages, and the reason for its end."""
+"""Start and end of a model process, exchange of messages, and the reason for the end."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 class ChildProcess:
     """Runs the Python file ``program`` in a child process, with ``task`` as JSON.
 
-    A guard (``child_program.py``) ends all processes of the model when the calling process ends. Messages name the
-    program ``who`` that computes the model. Messages omit lines in ``farewells``, which the model prints at every
-    end. If the last line of the output contains ``points_back``, the preceding line states the reason.
+    A guard (``child_program.py``) ends all processes of the model when the calling process ends. ``who`` is the
+    model's program, as named in error messages. If the process fails, its last printed line is the reason. Lines
+    in ``farewells``, which the model prints at every end, are ignored. ``points_back`` in the last line is
+    replaced by the preceding line.
     """
 
     farewells: tuple[str, ...] = ()
@@ -53,7 +54,7 @@ class ChildProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self.computes = False
-        """True while the model owes an answer. It then does not notice the end of the connection."""
+        """True while an answer of the model is pending. The model then does not notice a closed connection."""
 
     def start(self, pass_fds: Sequence[int] = (), **more: object) -> None:
         self._shares = False
@@ -77,7 +78,7 @@ class ChildProcess:
             os.close(theirs)
 
     def connect(self, within: float, **more: object) -> None:
-        """Start the process, whose task then has the descriptor ``channel``, and expect a first message."""
+        """Start the process and expect its first message. The descriptor ``channel`` is added to the task."""
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setblocking(False)
         with theirs:
@@ -89,7 +90,7 @@ class ChildProcess:
         return self._channel is not None
 
     def send(self, message: bytes, within: float) -> None:
-        """Send a message that is answered ``within`` s. Raises RuntimeError if the process has ended."""
+        """Send a message and expect the answer in ``within`` s. Raises RuntimeError if the process has ended."""
         assert self._channel is not None
         try:
             self._channel.send(message)
@@ -149,7 +150,7 @@ class ChildProcess:
         return self._process is not None and bool(self._process.poll())
 
     def end(self, within: float = 0.0) -> str:
-        """Wait at most ``within`` s for the end; return a message about an unexpected end, or an empty string."""
+        """Wait at most ``within`` s for the end. Return the reason of an unexpected end, or an empty string."""
         if self._process is None:
             return ""
         with suppress(subprocess.TimeoutExpired):
@@ -179,7 +180,7 @@ class ChildProcess:
         return last + (f" (printed before: {' / '.join(more)})" if more else "")
 
     def close(self, patience: float = 0.0) -> None:
-        """Wait ``patience`` s, then terminate the process. May be called repeatedly, even without a process."""
+        """Wait ``patience`` s, then terminate the process. Repeated calls have no effect."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None

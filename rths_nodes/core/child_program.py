@@ -22,7 +22,7 @@ from pathlib import Path
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 HEARD = {signal.SIGTERM, signal.SIGCHLD}
 KILLING_S = 5.0
-"""Time limit for killing the model's processes, s. A fork bomb may be faster than the guard."""
+"""Time limit for killing the model's processes, s. A model may fork faster than the guard kills."""
 ROUND_S = 0.01
 
 

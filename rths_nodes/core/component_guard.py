@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Components of other packages: checks, defaults and labelled errors.
 
-An exception of a component, or a non-finite result of finite arguments, becomes an error with family, type, file
+Exceptions of a component, and non-finite results of finite arguments, become errors that name family, type, file
 and line: :class:`ConfigError` during construction, :class:`ComponentError` in a test. A component that lacks a
 required member is refused; other missing members get the defaults of the family's base class. Before the test,
 trial commands of a second instance check that a compensator leaves its inputs unchanged and that ``reset``
-restores its initial state.
-``codegen`` translates the functions without their guards.
+restores its initial state. ``codegen`` translates the functions without their guards.
 """
 
 from __future__ import annotations
@@ -44,15 +43,15 @@ PROBED = 1e-3
 
 Output = Callable[[Any], object]
 Check = Callable[[tuple[Any, ...], Any], str]
-"""Function ``check(arguments, result)`` of a call; returns a problem, or an empty string."""
+"""Function ``check(arguments, result)`` that returns the problem of a call, or an empty string."""
 AFTER_STATE: Output = itemgetter(1)
 
 
 class Family(NamedTuple):
-    """Members of a family of components, declared by ``protocol``, and checks of their results.
+    """Describes the members of a family of components, declared by ``protocol``, and the checks of their results.
 
-    ``finite`` names the methods, and ``kernel`` the functions of a kernel, whose results must be finite for finite
-    arguments. The loop's stages check ramp, setup and compensator instead. If ``kernel`` is None, kernels are not
+    If the arguments are finite, the results of the methods ``finite`` and of the kernel functions ``kernel`` must
+    be finite. The loop's stages check ramp, setup and compensator instead. If ``kernel`` is None, kernels are not
     guarded. ``shown`` names the attributes with the results of ``step``: numbers for actuators, otherwise arrays.
     ``needed`` names the members that a class without a kernel must define, by default the abstract members.
     """
@@ -218,7 +217,7 @@ class Guard(NamedTuple):
     source: Function | None = None
 
     def around(self, function: Callable[..., object], check: Check | None = None) -> Any:
-        """Return ``function`` wrapped so that its errors, and problems found by ``check``, name the component."""
+        """Return a wrapped ``function`` whose errors, and problems that ``check`` finds, name the component."""
 
         @wraps(function)
         def guarded_function(*arguments: object, **named: object) -> object:
@@ -253,8 +252,6 @@ def _unchanged(result: Any) -> object:
 
 
 def _finite(function: Callable[..., object], output: Output, first: int) -> Check:
-    """Return a check: ``output(result)`` must be finite if the arguments from position ``first`` on are finite."""
-
     def check(arguments: tuple[Any, ...], result: Any) -> str:
         if is_finite(output(result)) or not is_finite(arguments[first:]):
             return ""
@@ -287,7 +284,7 @@ def _command(source: Function | None, step: Function) -> Check:
 
 
 def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
-    """Prefix ``text``, which begins with file and line, with the label of the component defined in that file.
+    """Prefix ``text`` with the label of the component that the file at the beginning of ``text`` defines.
 
     Return ``text`` unchanged if ``functions`` contains no guarded function of such a component.
     """

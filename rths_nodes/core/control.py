@@ -24,7 +24,7 @@ DAMPER_FORCE = "damper_force [N]"
 
 
 def accelerations(count: int) -> tuple[str, ...]:
-    """Return names of ``count`` channels with accelerations of the specimen relative to the laboratory floor."""
+    """Return names of ``count`` channels for accelerations of the specimen relative to the laboratory floor."""
     return tuple(f"acceleration_{index + 1} [m/s^2]" for index in range(count))
 
 
@@ -102,8 +102,8 @@ class Setup(Component):
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
         """Return forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N at ``displacement`` ``(n_dof,)`` m.
 
-        Without ``takes_loads``, ``axis_forces`` omits the force axes. ``displacement`` belongs to the Target of
-        the same step; another setup object may have converted this Target.
+        If ``takes_loads`` is false, ``axis_forces`` omits the force axes. ``displacement`` belongs to the Target
+        of the same step; another setup object may have converted this Target.
         """
 
     @abstractmethod
@@ -133,12 +133,11 @@ class Setup(Component):
 
 
 class SetupKernel(NamedTuple):
-    """Holds the stateless functions of a setup. Arguments are tuples of floats, or arrays elementwise."""
+    """Holds the stateless functions of a setup. They take tuples of floats, or work elementwise on arrays."""
 
     constants: Function
     axes: Function
-    """Function ``axes(constants, x, v, a) -> x, v, a`` from degrees of freedom to axes, for displacement, velocity
-    and acceleration."""
+    """Function ``axes(constants, x, v, a) -> x, v, a``, which converts a motion to the axes."""
     forces: Function
     """Function ``forces(constants, axis_forces, displacement) -> forces`` on the degrees of freedom."""
 
@@ -240,7 +239,7 @@ class SemiActiveOfKernel(SemiActive):
 class ForceController(Component):
     """Converts the force target of one axis to the displacement command of its actuator, in plain floats.
 
-    Built with ``(params, dt)``, dt in s. The caller checks each command and holds the axis after an invalid one.
+    Built with ``(params, dt)``, dt in s. The caller checks each command, and holds the axis if one is invalid.
     """
 
     coupled_to: int | None = None
@@ -283,7 +282,7 @@ class Compensator(Component):
     state_names: tuple[str, ...]
     """Names of the values of :meth:`state`; ``alpha[0]`` belongs to axis 0."""
     state_units: Mapping[str, str] = {}
-    """Unit of each quantity, by state name without the axis."""
+    """Unit of each quantity, by state name, e.g. ``alpha`` for ``alpha[0]``."""
     state_limits: Mapping[str, tuple[float, float]] = {}
     """Lower and upper bound of adapted quantities, with names and units as in ``state_units``."""
 
@@ -291,10 +290,10 @@ class Compensator(Component):
         """Start an external process before the test. Raises ConfigError if the process does not start."""
 
     def close(self) -> None:
-        """End the process of :meth:`open` after the test; may be called again, or without ``open``."""
+        """End the process of :meth:`open` after the test. May be called at any time."""
 
     def rehearsed(self) -> Array:
-        """Return the computing times (s) of trial commands; empty if this process computes the commands."""
+        """Return computing times (s) of trial commands; an empty array if this process computes the commands."""
         return EMPTY
 
     @abstractmethod

@@ -41,7 +41,7 @@ def flatten(data: Any, path: str) -> dict[str, float]:
 def unflatten(numbers: Mapping[str, float], section: str) -> Data:
     """Return the nested data of ``section`` from the ``numbers`` of :func:`flatten`.
 
-    Numeric keys form lists. If keys conflict, the first key is used.
+    Numeric keys form lists. The first of several conflicting keys is used.
     """
     tree: Data = {}
     for path, value in numbers.items():

@@ -18,9 +18,10 @@ LONGEST = 1.5
 """Largest product of decay rate and increment. RK4 then multiplies a state by 0.273 per increment (exact:
 exp(-1.5) = 0.223), and a Bouc-Wen state approaches its limit monotonically."""
 MOST = 64
-"""Largest number of increments per sample at the velocity limit; computing them takes about 0.2 ms."""
+"""Largest number of increments per sample at the velocity limit. Their computation takes about 0.2 ms."""
 HARD_LIMIT = 2 * MOST
-"""Largest number of increments per sample during a test. If more are needed, the states become NaN: a trip."""
+"""Largest number of increments per sample during a test. If more are needed, the states become NaN, which trips
+the test."""
 ROUNDED_OFF = 40.0
 """Number of decay times after which the effect of earlier states is below rounding errors."""
 

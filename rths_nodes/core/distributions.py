@@ -20,7 +20,7 @@ from rths_nodes.core.validation import LARGEST
 
 LEAST_SHARE = 1e-9
 CHOICE, LIKE = "choice", "like"
-"""Kinds whose parameters are not numbers: values (``CHOICE``), or a key and a power, default 1 (``LIKE``)."""
+"""Kinds whose parameters are not numbers. ``CHOICE``: values. ``LIKE``: a key and a power (default 1)."""
 
 
 @dataclass(frozen=True)

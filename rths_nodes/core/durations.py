@@ -17,7 +17,7 @@ _BINS_PER_DECADE = 10
 
 
 class Durations:
-    """Stores durations in ns, in preallocated memory."""
+    """Durations in ns, in preallocated memory."""
 
     def __init__(self, expected: int) -> None:
         self._values = np.full(max(expected, 1), -1, dtype=np.int64)

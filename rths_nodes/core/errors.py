@@ -46,7 +46,7 @@ class ComponentError(RuntimeError):
 
 
 class Stopped(Exception):
-    """A test whose result is required has not finished; ``exit_code`` is the exit code of the test."""
+    """Raised if a test whose result is required has not finished; ``exit_code`` is the exit code of the test."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class Stopped(Exception):
 
 
 class ClientLeft(IntegratorError):
-    """The client of an external integrator has ended normally before the end of the test."""
+    """Raised if the client of an external integrator has ended normally before the end of the test."""
 
 
 class Problems(list[str]):
@@ -91,7 +91,7 @@ def show(value: object, unit: str = "") -> str:
 
 
 def counted(count: float, noun: str) -> str:
-    """Return a number of things: ``1 sample``, ``2 samples``."""
+    """Return ``count`` and ``noun``, in the plural unless ``count`` is 1: ``1 sample``, ``2 samples``."""
     return f"{count:.0f} {noun}{'s' * (count != 1)}"
 
 
@@ -135,7 +135,7 @@ def raised_at(error: BaseException, module: str) -> str:
 
 
 def located(source: Any, name: str = "") -> str:
-    """Return ``name``, by default the name of ``source``. Add file and line for ``source`` of another package."""
+    """Return ``name``, by default the name of ``source``. Append file and line of a source in another package."""
     source = inspect.unwrap(source)
     name = name or source.__qualname__
     if package_of(source.__module__) == package_of(__name__):

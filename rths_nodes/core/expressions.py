@@ -7,7 +7,7 @@ unit. Any other syntax is refused before compilation, so that an expression can 
 Units are tracked, and incompatible sums are refused. Values are in SI units; undefined results are NaN.
 
 A unit is a product of named units, e.g. N/m and kN*mm, with a factor to SI and powers of metre, kilogram, second
-and volt. Parameters of scenarios have fixed units.
+and volt.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ VELOCITIES = {f"{name}/s": factor for name, factor in LENGTHS.items()}
 ACCELERATIONS = {"m/s^2": 1.0, "g": 9.80665}
 PRESSURES = {"Pa": 1.0, "kPa": 1e3, "bar": 1e5, "MPa": 1e6, "psi": 6894.757293168361}
 OTHERS = {"V": 1.0, "1": 1.0}
-"""Units that are not converted; "1" is dimensionless, e.g. for a digital input."""
+"""Units with no conversion; "1" is dimensionless, e.g. for a digital input."""
 
 SI: dict[str, tuple[float, str]] = {
     unit: (factor, next(iter(table)))
     for table in (LENGTHS, FORCES, ACCELERATIONS, PRESSURES)
     for unit, factor in table.items()
 } | {unit: (factor, unit) for unit, factor in OTHERS.items()}
-"""Unit -> factor to the SI unit, and the SI unit."""
+"""Unit -> factor that converts a value to the SI unit, and this SI unit."""
 
 BASES = ("m", "kg", "s", "V")
 LARGEST_POWER = 12
@@ -113,7 +113,7 @@ def unit_of(text: str) -> Unit:
 
 
 LONGEST, MOST_TERMS, LARGEST_EXPONENT = 500, 100, 4
-"""Limits of an expression. ``LONGEST``: characters. ``MOST_TERMS``: parts. ``LARGEST_EXPONENT``: exponent."""
+"""Limits of an expression. ``LONGEST``: characters. ``MOST_TERMS``: parts. ``LARGEST_EXPONENT``: exponents."""
 
 
 def _sign(value: float) -> float:
@@ -134,7 +134,7 @@ Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
 
 
 class Expression:
-    """Evaluates ``text`` (in ``unit``) over the quantities ``names``. Raises ValueError if ``text`` is invalid."""
+    """Evaluates ``text``, in ``unit``, over quantities ``names``. Raises ValueError if ``text`` is invalid."""
 
     def __init__(self, text: str, names: Names) -> None:
         self.text, self._names = text, names
@@ -148,7 +148,7 @@ class Expression:
         self._value: Callable[[Sequence[float]], float] = eval(code, {"__builtins__": {}} | functions)
 
     def value(self, values: Sequence[float]) -> float:
-        """Return the value in SI units; NaN if undefined. ``values`` are in the units of their quantities."""
+        """Return the value in SI units, NaN if undefined. ``values`` are in the units of their quantities."""
         try:
             return self._value(values)
         except (ArithmeticError, ValueError):

@@ -65,7 +65,7 @@ LARGEST = sys.float_info.max
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
 
 UNDEFINED = re.compile(r'The unit "[^"]*" of variable ".*" \(line \d+\) is not defined\.')
-"""Ignored problem reported by fmpy. :meth:`Description.factor` checks the units of all used variables."""
+"""Problem of fmpy that is ignored: :meth:`Description.factor` checks the units of all used variables."""
 
 INSTALL = "pip install fmpy"
 
@@ -89,7 +89,7 @@ LARGEST_SHARE = 0.5
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
 
 END, LOCATOR, END_64 = 22, 20, 56
-"""Sizes, bytes. ``END``: end record without comment. ``LOCATOR``, ``END_64``: zip64 records before it."""
+"""Sizes, bytes. ``END``: end record, excluding its comment. ``LOCATOR``, ``END_64``: zip64 records before it."""
 TAIL = END_64 + LOCATOR + END + (1 << 16)
 
 
@@ -249,7 +249,6 @@ class Description:
 
 
 def unit_name(variable: ScalarVariable) -> str:
-    """Return the unit that the FMU declares for a variable or its type, or an empty string."""
     declared = variable.declaredType
     return variable.unit or (declared.unit if declared is not None else None) or ""
 
@@ -278,7 +277,7 @@ def number_in(text: str | None) -> float | None:
 
 
 def directory_size(tail: bytes) -> int:
-    """Return the size of the directory from the last TAIL bytes of an archive; 0 without an end record."""
+    """Return the size of the directory from the last TAIL bytes of an archive; 0 if there is no end record."""
     plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
     end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
     if end < 0 or len(tail) < end + END:
@@ -427,11 +426,11 @@ LARGEST_FILE = 1 << 30
 LARGEST_MEMORY = 8 << 30
 """Largest address space of an FMU, bytes. On small machines the limit is half of the memory."""
 LEAST_MEMORY = 1 << 30
-"""Smallest limit of the address space, bytes, for Python, fmpy and the libraries of the model."""
+"""Smallest limit of the address space, bytes. Python, fmpy and the libraries of the model need it."""
 
 FEW_STEPS, LARGEST_UNCHANGED = 20, 0.5
 """Limits for a warning about unchanged outputs. ``FEW_STEPS``: smallest number of steps with changed inputs.
-``LARGEST_UNCHANGED``: largest fraction of these steps without changed outputs that causes no warning."""
+``LARGEST_UNCHANGED``: largest fraction of these steps in which the outputs may remain unchanged."""
 
 log = logging.getLogger(__name__)
 
@@ -616,7 +615,7 @@ class FmuProcess:
         self.moved = self._changed = False
 
     def answer(self, wait: float = 0.0) -> Array | None:
-        """Return the outputs in SI units, or None if none arrive in ``wait`` s. Raises RuntimeError on failure."""
+        """Return the outputs in SI units; None if none arrive in ``wait`` s. Raises RuntimeError on failure."""
         if (message := self._process.receive(8 * len(self.outputs), wait)) is None:
             return None
         self.unchanged += self._changed and message == self._told

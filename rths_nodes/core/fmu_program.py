@@ -143,7 +143,6 @@ class Unit:
                     raise SystemExit(f"{name} is {value} at {time:g} s: must be a number")
 
     def problem(self, function: str, status: int) -> str:
-        """Return a description of a ``function`` of FMI that has returned the bad ``status``."""
         name = STATUS[status] if status < len(STATUS) else f"the unknown status {status}"
         meaning = f": the model refuses a step of {self._dt:g} s" if status == DISCARD else ""
         return f"{function} has returned {function[:4]}{name} at {self._time:g} s{meaning}"

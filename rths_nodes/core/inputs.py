@@ -37,7 +37,7 @@ FOLDER = "inputs"
 class Named:
     """Refers to a file named by the parameter at ``place``. ``opens`` lists the files that a Python program opens.
 
-    ``runs`` is true for a program of any kind. ``columns`` is true for a file with columns of numbers.
+    ``runs`` is true for programs of any kind, ``columns`` for files with columns of numbers.
     """
 
     place: str
@@ -53,7 +53,7 @@ class Named:
     def _read(self) -> tuple[dict[str, bytes], str, str]:
         """Return the contents of the file and of its further files, by path relative to their common folder.
 
-        The second result is the path of the file itself, the third the hash of the contents.
+        The second result is the path of the file itself. The third result is the hash of the contents.
         """
         main = Path(self.absolute(Path()))
         try:
@@ -98,7 +98,7 @@ class Named:
         return str(target / name)
 
     def beside(self, folders: Sequence[Path]) -> str:
-        """Return the path of the file's copy in the first of ``folders`` with such a copy, or else ``path``."""
+        """Return the path of the file's copy in the first of ``folders`` that has a copy, or ``path``."""
         parts = Path(self.path).parts
         if FOLDER not in parts:
             return self.path

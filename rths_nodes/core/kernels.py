@@ -65,7 +65,7 @@ def no_state(constants: object) -> tuple[()]:
 
 
 def inherits(cls: type, base: type, *methods: str) -> bool:
-    """Return whether a class inherits ``methods`` from ``base``, regardless of guards (``component_guard.py``)."""
+    """Return whether a class inherits ``methods`` from ``base``; guards (``component_guard.py``) are ignored."""
     return all(unguarded(getattr(cls, name)) is getattr(base, name) for name in methods)
 
 

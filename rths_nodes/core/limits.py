@@ -112,13 +112,14 @@ PREVIOUS = "previous"
 
 
 class AxisQuantity(NamedTuple):
-    """Describes a quantity of an axis: ``reading`` less the reading ``minus`` (PREVIOUS: its previous value).
+    """Describes a quantity of an axis: the value ``reading`` minus the value ``minus`` of the same sample.
 
-    A difference in a unit per second is multiplied by the sampling rate. ``level`` is the class of the quantity's
-    levels, or None if only expressions use the quantity. ``limit`` is the name of the limit of this quantity.
-    ``noise`` is the sensor whose noise the quantity contains. If ``level`` is :class:`Disagreement`, the value of
-    the auxiliary channel is subtracted. ``at_rest`` is true if the quantity may be non-zero at rest. ``in_metres``
-    is true if the quantity is undefined for a force axis, whose commands are in N.
+    If ``minus`` is PREVIOUS, the previous ``reading`` is subtracted. A difference in a unit per second is
+    multiplied by the sampling rate. ``level`` is the class of the quantity's levels, or None if only expressions
+    use the quantity. If ``level`` is :class:`Disagreement`, the value of an auxiliary channel is subtracted.
+    ``limit`` is the name of the limit of this quantity. ``noise`` is the sensor whose noise the quantity contains.
+    ``at_rest`` is true if the quantity may be non-zero at rest. ``in_metres`` is true if the quantity is undefined
+    for a force axis, whose commands are in N.
     """
 
     unit: str
@@ -163,7 +164,7 @@ QUANTITIES = {
         "N", "measured force minus the force of a second load cell", "force", level=Disagreement
     ),
 }
-"""Quantities of one axis, by name. Rates are differences between two samples, including noise."""
+"""Quantities of one axis, by name. Rates are differences between two samples and include noise."""
 
 
 @params
@@ -184,8 +185,8 @@ class Levels:
 class RigQuantity(NamedTuple):
     """Describes a quantity of the rig: ``counted`` samples, in a row or as a fraction of the last second.
 
-    ``counted`` returns, for the flags of Command and Measurement, whether the sample is counted. None leaves the
-    number of samples in a row unchanged. In messages ``reason`` follows the value.
+    ``counted`` is a function of the flags of Command and Measurement. It returns whether the sample is counted, or
+    None to leave the number of samples in a row unchanged. In messages ``reason`` follows the value.
     """
 
     unit: str
@@ -302,7 +303,7 @@ class Limits:
 
     @property
     def are_stated(self) -> bool:
-        """False for an imported test without limits, for which the widest limits apply."""
+        """False if an imported test has no limits. The widest limits then apply."""
         return {"stroke": self.stroke, "velocity": self.velocity, "force": self.force} != WIDEST
 
     @property
@@ -310,7 +311,7 @@ class Limits:
         return self.force_rate is not None
 
     def validate(self, path: str) -> None:
-        """Raise ConfigError for a level without effect, i.e. above the limit of the same quantity."""
+        """Raise ConfigError for a level that has no effect because it is above the limit of the same quantity."""
         for name, level in ({} if self.levels is None else self.levels.in_effect()).items():
             key = QUANTITIES[name].limit
             limit: float | None = getattr(self, key) if key else None
@@ -333,7 +334,7 @@ LONGEST = 2.0**40
 
 
 def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
-    """Return, for each axis, the largest change of its command step per sample while braking, m."""
+    """Return the largest change of the command step per sample while braking, m, by axis."""
     return [limit.deceleration * dt * dt for limit in limits]
 
 
@@ -369,7 +370,8 @@ def way_left(position: float, step: float, stroke: float) -> float:
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:
     """Return a list of axis indices for each group of axes that stop together.
 
-    Axes with the same number in ``groups`` form a group. Force axes, and axes without ``groups``, stop alone.
+    Axes with the same number in ``groups`` form a group. Force axes stop alone. If ``groups`` is empty, every axis
+    stops alone.
     """
     together: dict[int, list[int]] = {}
     for axis, limit in enumerate(limits):

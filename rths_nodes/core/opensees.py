@@ -72,7 +72,7 @@ def _number(word: str) -> object:
 
 
 class ModelProcess(ChildProcess):
-    """Runs the Python file ``work`` with ``task``; ``work`` builds the model defined in the file ``model``."""
+    """Runs the Python file ``work`` with ``task``; ``work`` builds the model that the file ``model`` defines."""
 
     farewells = ("Process 0 Terminating",)
     points_back = "See stderr output"  # an exception of OpenSees refers to the reason printed before

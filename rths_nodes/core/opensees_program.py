@@ -47,8 +47,6 @@ def module_of(path: Path) -> ModuleType:
 
 
 class Model:
-    """Calls functions of the user's file ``path``, and OpenSees commands."""
-
     def __init__(self, ops: ModuleType, path: Path) -> None:
         self._ops, self._path = ops, path
         self._module: ModuleType | None = None
@@ -57,7 +55,7 @@ class Model:
     def build(self, step: str, argument: Callable[[], None]) -> None:
         """Call the function of the user's file that ``step`` names, e.g. ``build("model(rig)", rig)``.
 
-        Exceptions are reported with their line in the user's file. The file gets no command-line arguments.
+        Errors are reported with their line in the user's file. The file gets no command-line arguments.
         """
         path = self._path
         sys.argv = [str(path)]

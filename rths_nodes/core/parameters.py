@@ -184,9 +184,9 @@ def vector(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: 
 def matrix(doc: str, unit: str = "", default: object = attrs.NOTHING, large: bool = False) -> Field:
     """Declare a list of rows of equal length, stored as a tuple of tuples, or a CSV file with the rows.
 
-    The file is located like a :func:`path`; its numbers are stored and recorded. A ``large`` matrix may also be in
-    a Matrix Market or npz file. For such a file, and for a CSV file with more than ``validation.TAKEN_IN`` rows,
-    the path is stored and recorded.
+    The file is located like the file of :func:`path`. Its numbers are stored and recorded. A ``large`` matrix may
+    also be in a Matrix Market or npz file. For such a file, and for a CSV file with more than
+    ``validation.TAKEN_IN`` rows, the path is stored and recorded.
     """
     return _field("matrix", doc, default, unit, large=large)
 
@@ -208,7 +208,7 @@ def components(family: str, doc: str) -> Field:
 def section(cls: type, doc: str, default: object = attrs.NOTHING) -> Field:
     """Declare a section without a ``type``; its value is an instance of ``cls``.
 
-    Without ``default``, an omitted section has the defaults of ``cls`` if ``cls`` has no required parameters.
+    If ``cls`` has no required parameters, the ``default`` is an instance with all defaults.
     """
     if default is attrs.NOTHING and not required_names(cls):
         default = attrs.Factory(cls)
@@ -253,7 +253,7 @@ def evolved(built: T, **values: object) -> T:
 
 
 def completed(built: T, name: str, value: object) -> T:
-    """Return ``built`` with its parameter ``name`` set to ``value``, if this parameter exists and is None."""
+    """Return ``built`` with its parameter ``name`` set to ``value``; unchanged unless the parameter is None."""
     if name not in declared(type(built)) or getattr(built, name) is not None:
         return built
     return evolved(built, **{name: value})
@@ -350,7 +350,7 @@ class ChecksScenario:
         """Raise ConfigError for contradictory fields; ``path`` is the path of the component in the scenario."""
 
     def spans(self) -> Mapping[str, float]:
-        """Return, by parameter, the length of history (s) that the component needs. A shorter test is refused."""
+        """Return the length of history (s) that the component needs, by parameter. A shorter test is refused."""
         return {}
 
     def reads(self) -> Sequence[Path]:
@@ -384,7 +384,6 @@ class ChecksScenario:
 
 
 def _add_members(cls: type, source: type) -> None:
-    """Add to ``cls`` the public members of ``source``, and of its bases, that ``cls`` lacks."""
     for base in source.__mro__[:-1]:
         for name, value in vars(base).items():
             if not name.startswith("_") and not hasattr(cls, name):
@@ -427,7 +426,7 @@ class OfIntegratorParams(OfParams):
     """True if an integrator without a structure also returns displacements of degrees of freedom that have no
     axis; the scenario lists them as ``observed``."""
     who: str = ""
-    """Part of the integrator that defines the excitation; empty if the scenario defines the excitation."""
+    """Part of the integrator that defines the excitation; empty if the scenario defines it."""
     experimental_stiffness: Any = None
     """Specimen stiffness that an external integrator assumes, ``(n_dof, n_dof)`` N/m."""
     equivalent_damping: object = None

@@ -39,7 +39,7 @@ from rths_nodes.core.simulators import Specimen as Specimen
 class StepMatrices(NamedTuple):
     """Holds the matrices of one step of an integrator: y_{i+1} = A y_i + B f_i, (x, v, a) = C y_i + D f_i.
 
-    y ``(m,)`` is the state of the integrator, f ``(n_dof,)`` N the measured force. x, v, a ``(3 n_dof,)`` are
+    The state of the integrator is y ``(m,)``, the measured force f ``(n_dof,)`` N. x, v, a ``(3 n_dof,)`` are
     displacement (m), velocity (m/s) and acceleration (m/s^2) of Target i+1 for small motions. The fields contain
     A, B, C and D.
     """
@@ -168,7 +168,7 @@ class Integrator(Protocol):
         """Start an external part, or listen for its connection, before the test. Does not wait."""
 
     def missing(self) -> str:
-        """Return the reason why step 0 has not been reached since ``open``, or an empty string.
+        """Return the reason why step 0 has not been reached since ``open``; empty once it has been reached.
 
         Raises ConfigError if step 0 cannot be reached.
         """
@@ -207,12 +207,12 @@ class Integrator(Protocol):
         return {}
 
     def close(self) -> None:
-        """Release the resources of ``open``; may be called again, or without ``open``."""
+        """Release the resources of ``open``. May be called at any time."""
 
     def linearised(self) -> Sequence[StepMatrices]:
-        """Return the matrices of ``period`` steps for a linear structure without external force.
+        """Return the matrices of ``period`` steps, for a linear structure and an external force of zero.
 
-        Return an empty sequence if unknown; ``rths stability`` then refuses the test.
+        Return an empty sequence if they are unknown; ``rths stability`` then refuses the test.
         """
         return ()
 
@@ -226,8 +226,9 @@ class FarEnd:
     """Holds the limits reported by the far end of a port. Arrays have one value per axis.
 
     Stroke is in m, velocity in m/s, deceleration in m/s^2, and force in N. ``error`` (m) limits the difference
-    between command and measured displacement; inf means no limit. Without commands, the far end extrapolates for
-    ``bridged`` samples and then brakes. After ``watchdog`` samples without commands the session ends.
+    between command and measured displacement; inf means no limit. If commands are missing, the far end
+    extrapolates for ``bridged`` samples and then brakes. The session ends after ``watchdog`` samples with no
+    command.
     """
 
     stroke: Array
@@ -279,7 +280,7 @@ class OfPort(Protocol):
     trigger: object = None
     """Digital output of the rig that is on during a test (``laboratory/ports/common.py``)."""
     can_warn: bool = False
-    """True if :meth:`warn` can switch a horn or a lamp; valid once the port is open."""
+    """True if :meth:`warn` can switch a horn or a lamp. Valid once the port is open."""
     armed: bool = False
     """True if an operator has armed the port. A test may then open the port although real actuators can move."""
     paced: bool = False

@@ -92,9 +92,8 @@ def name_of(component: Kernel | Function) -> str:
 def add(family: str, component: Any, path: str = "") -> str:
     """Add a component of the running program: a class, a kernel or its step. Return the component's name.
 
-    The component replaces an earlier component with the same name; scenarios with the replaced component are
-    refused. Raises ConfigError if the component is invalid or has the name of a shipped or installed
-    component.
+    The component replaces an earlier component of the same name; a scenario with the replaced component is
+    refused. Raises ConfigError if the component is invalid or has the name of a shipped or installed component.
     """
     where = path or family
     source = component.step if isinstance(component, Kernel) else component
@@ -137,7 +136,7 @@ def added() -> list[tuple[str, object]]:
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return an identifier of this process and of the added components in ``parts``; empty if there are none."""
+    """Return an identifier of this process and the added components in ``parts``; empty if there are none."""
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -174,7 +173,7 @@ def load(family: str, name: object, path: str = "") -> Any:
 def description(family: str, name: str) -> str:
     """Return the description of a component: ``ABOUT`` of its class, or else the summary of a docstring.
 
-    The docstring of the module is used, or of the class if several components share the module.
+    The summary is from the docstring of the module, or of the class if several components share the module.
     """
     component = load(family, name)
     if about := vars(component).get("ABOUT", ""):

@@ -40,7 +40,7 @@ Part = tuple[str, "Dataset", str | None]
 
 
 class Reader:
-    """Collects numbers of a file by name, at most ``most`` bytes as float64, and the kinds of other values."""
+    """Collects numbers by name, at most ``most`` bytes as float64, and the kinds of other values."""
 
     def __init__(self, most: int) -> None:
         self._left = most

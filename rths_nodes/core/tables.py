@@ -61,9 +61,9 @@ LONGEST_HEAD = 16 << 20
 
 
 class Contents(NamedTuple):
-    """Holds real numbers and units by name, the reasons why other values are not read, and repeated columns.
+    """Holds real numbers and units by name, and the reasons why other values are not read.
 
-    ``repeated`` maps each name shared by several columns to the numbers of these columns, from 1.
+    ``repeated`` maps each name shared by several columns to the positions of these columns, from 1.
     """
 
     columns: dict[str, Array]
@@ -73,7 +73,7 @@ class Contents(NamedTuple):
 
 
 class Table:
-    """Provides columns of a file by name. Raises ConfigError for an unreadable file, or above ``most`` bytes."""
+    """Provides columns of a file by name. Raises ConfigError if it is unreadable or exceeds ``most`` bytes."""
 
     def __init__(self, path: Path, most: int = LARGEST) -> None:
         self.path = path
@@ -92,7 +92,7 @@ class Table:
             raise ConfigError(f"{path}: the file contains no numbers{self._skipped()}")
 
     def unit(self, name: str) -> str:
-        """Return the unit of a column: as stated in the file, else at the end of its title (``x (mm)``)."""
+        """Return the unit of a column, as stated in the file or else at the end of its title (``x (mm)``)."""
         title = _UNIT_IN_TITLE.search(name)
         return self._contents.units.get(name, title[1] if title and title.end() == len(name) else "")
 
@@ -193,9 +193,9 @@ def column(units: Mapping[str, float], doc: str, optional: bool = False) -> para
 
 
 UNIFORM = 0.01
-"""Permitted deviation from uniform times, in steps, with exact times."""
+"""Permitted deviation of exact times from uniform times, in steps."""
 UNIFORM_ROUNDED = 0.15
-"""Permitted deviation from uniform times with rounded times, in steps. A missing line deviates by 0.16 or more."""
+"""Permitted deviation of rounded times from uniform times, in steps. A missing line deviates by 0.16 or more."""
 SHORTEST_STEP = float(np.finfo(float).tiny)
 """Shortest step with a finite rate, s."""
 
@@ -333,7 +333,7 @@ def read_binary(path: Path, most: int = LARGEST) -> Contents:
     """Return numbers by name: ``s.x`` or ``s(2).x`` for elements of structs, ``c{2}`` for elements of cell arrays.
 
     Raises ValueError for a file that is damaged, exceeds ``most`` bytes (TooLarge) or refers to data in other
-    files. Raises OSError if the file cannot be read, and ConfigError for HDF5 without h5py.
+    files. Raises OSError if the file cannot be read. Raises ConfigError for HDF5 if h5py is not installed.
     """
     head = read_head(path, MATLAB_HEADER + len(HDF5), most)
     if not head:

@@ -69,7 +69,7 @@ def encoding_of(head: bytes) -> str:
 
 
 def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of an npz file. Raises ValueError if it is damaged or unpacks to over ``most`` bytes."""
+    """Return the arrays of an npz file. Raises ValueError if it is damaged or exceeds ``most`` bytes unpacked."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
@@ -136,7 +136,7 @@ def _remove(folder: Path, owner: int) -> None:
 
 
 def read_text(path: str | os.PathLike[str], most: int = LARGEST_TEXT) -> str:
-    """Read UTF-8 or UTF-16 text. Raises the errors of :func:`read_bytes`, and ValueError for invalid text."""
+    """Return UTF-8 or UTF-16 text. Raises the errors of :func:`read_bytes`, and ValueError for invalid text."""
     data = read_bytes(path, most)
     return data.decode(encoding_of(data))
 

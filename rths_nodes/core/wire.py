@@ -70,7 +70,6 @@ class RunMark:
         self.mark, self.field = mark, _field(mark)
 
     def has_sent(self, data: bytes) -> bool:
-        """Return whether ``data`` is a message of this run."""
         return data.startswith(self.field, FIELD_AT)
 
 
@@ -81,7 +80,7 @@ def _field(mark: str) -> bytes:
 T = TypeVar("T")
 ENCAPSULATION = b"\x00\x01\x00\x00"
 HEAD = struct.Struct(f"<4x2I8x{FIELD_SIZE}xI")
-"""First numbers of every message of a stream: seconds and nanoseconds of the stamp, and sample or step number."""
+"""First numbers of every message in a stream: seconds and nanoseconds of the stamp, and sample or step number."""
 EMPTY = 1
 HEADER = "std_msgs/Header"
 TIME = "builtin_interfaces/Time"
@@ -177,7 +176,7 @@ class Layout:
     def reader(self, make: Make[T]) -> Callable[[bytes], tuple[T, int]]:
         """Return a function that converts the bytes of a message to the result of ``make`` and the stamp in ns.
 
-        The function raises ValueError if layout or run differs. The last result is cached, because nodes of a
+        The function raises ValueError for another layout or run. The last result is cached, because nodes of a
         process share messages.
         """
         last: tuple[bytes, tuple[T, int]] | None = None

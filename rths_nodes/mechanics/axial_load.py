@@ -60,7 +60,7 @@ def shortening_at(k: Lengths, extension: float, drift: float) -> float:
 
 
 def directions_at(k: Lengths, extension: float, drift: float) -> tuple[float, float, float, float]:
-    """Sine and cosine of the inclination of the column, then of the actuator."""
+    """Return sine and cosine of the inclination of the column, then of the actuator."""
     length, actuator = k
     down = lowered(k, extension, drift)
     column = hypot(length - down, drift)

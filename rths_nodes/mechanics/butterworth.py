@@ -93,7 +93,7 @@ class Butterworth:
 
 
 def filtered(values: Array, low_pass: Butterworth | None) -> Array:
-    """Return ``values`` filtered from the steady state at the first value; unchanged without ``low_pass``."""
+    """Return ``values`` filtered from the steady state at the first value; unchanged if ``low_pass`` is None."""
     if low_pass is None or not len(values):
         return values
     low_pass.start(float(values[0]))

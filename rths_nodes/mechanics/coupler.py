@@ -74,7 +74,7 @@ def planar(values: Numbers) -> tuple[float, float, float]:
 
 
 def guided_row(link: Link, scale: float) -> tuple[float, float]:
-    """Return the row of one of two actuators in the Jacobian; rotations count as arcs of radius ``scale`` (m)."""
+    """Return the Jacobian's row of one of two actuators; rotations count as arcs of radius ``scale`` (m)."""
     ux, uy, _, sx, sy = link
     return ux, (sx * uy - sy * ux) / scale
 
@@ -174,7 +174,7 @@ def rest_of(axis: Axis, nothing: float) -> float:
 
 
 class CouplerKernel(NamedTuple):
-    """Functions of the constants k. Motions are tuples."""
+    """Functions of a coupler with the constants k. Motions are tuples."""
 
     axes: Callable[..., Motion]
     """``(k, x, v, a) -> d, d', d''``: motion of the axes from motion of the coupler."""
@@ -220,7 +220,7 @@ def newton(shape: Shape) -> Callable[..., Numbers]:
     row, solved = shape.row, shape.solved
 
     def pose(k: Constants, displacement: Numbers, near: Numbers) -> Numbers:
-        """Pose of the coupler for axis displacements, by Newton's method; NaN without convergence."""
+        """Pose of the coupler for axis displacements, by Newton's method; NaN if it does not converge."""
         solution, close = near, k[6]
         for _ in range(ITERATIONS):
             held = links(k, solution)

@@ -63,19 +63,13 @@ class StateSpace(NamedTuple):
 
 
 def inverse_response(coefficients: Array, s: Frequencies) -> Complex:
-    """Return the inverse ``(m, n, n)`` at complex frequencies ``s`` ``(m,)``, rad/s.
-
-    ``coefficients`` are ``(powers, n, n)``.
-    """
+    """Return G_FF ``(m, n, n)`` of ``coefficients`` ``(powers, n, n)`` at complex ``s`` ``(m,)``, rad/s."""
     powers = np.asarray(s, np.complex128)[:, None] ** np.arange(len(coefficients))
     return np.tensordot(powers, coefficients, 1)
 
 
 def ahead(coefficients: Array, lead: float) -> Array:
-    """Return the coefficients for the motion ``lead`` (s) later, from a Taylor series up to the jerk.
-
-    The shape does not change.
-    """
+    """Return coefficients for the motion ``lead`` (s) later, of equal shape, by a Taylor series up to the jerk."""
     shifted = np.zeros_like(coefficients)
     for power, rows in enumerate(coefficients):
         for shift in range(len(coefficients) - power):
@@ -116,7 +110,7 @@ def check(coefficients: Array, path: str) -> None:
 def check_static(coefficients: Array, path: str) -> None:
     """Raise ConfigError for an inverse whose static part is singular.
 
-    An inverse that is used directly need not be a physical model beyond the fitted frequencies.
+    A directly used inverse need not be a physical model beyond the fitted frequencies.
     """
     if is_singular(coefficients[0]):
         raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular, so that the axes are not separable at rest")
@@ -178,7 +172,7 @@ def balanced(model: StateSpace) -> StateSpace:
 
 @params
 class Feedforward:
-    """Coefficients of the commands, with a row for each command and a column for the motion of each axis."""
+    """Coefficients of the commands: one row per command, one column per axis whose motion contributes."""
 
     displacement: Rows = matrix("coefficients of the displacement", UNITS[0])
     velocity: Rows = matrix("coefficients of the velocity", UNITS[1])

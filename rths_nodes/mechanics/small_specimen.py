@@ -15,7 +15,7 @@ from rths_nodes.core.simulators import Specimen
 SMALL = 1e-7
 """Steps of displacement (m), velocity (m/s) and internal states for the linearisation."""
 STEEPER = 0.01
-"""Largest relative growth of slopes when a step of ten times ``SMALL`` shrinks to ``SMALL``. The slopes of a
+"""Largest relative growth of slopes if the step shrinks from ten times ``SMALL`` to ``SMALL``. The slopes of a
 friction force grow more."""
 
 

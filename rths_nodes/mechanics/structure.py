@@ -24,7 +24,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
 Matrix = Any
-"""An Array ``(n, n)``, or a symmetric ``scipy.sparse.csr_array``."""
+"""Array ``(n, n)``, or a symmetric ``scipy.sparse.csr_array``."""
 Indices = NDArray[np.intp]
 
 WELL_FILLED = 2.0
@@ -221,9 +221,9 @@ class Followers(NamedTuple):
 
     damped: bool
     velocity: Array
-    """Matrix ``(m, t + n)`` that gives m velocities from t velocities and all n displacements, with damping."""
+    """Matrix ``(m, t + n)``, used if ``damped``: m velocities from t velocities and all n displacements."""
     static: Array
-    """Matrix ``(m, t)`` that gives m displacements or rates from t displacements or rates, without damping."""
+    """Matrix ``(m, t)``, used unless ``damped``: m displacements or rates from t displacements or rates."""
 
 
 def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model updating: models of the specimen (copies) are fitted to its measured behaviour during the test.
 
-A copy is a model of a restoring force whose open parameters, relative to their initial values, are estimated.
+A copy is a model of a restoring force. Its open parameters are estimated, relative to their initial values.
 
 The parameters of the copies follow the filter's estimate no faster than ``rate``, so that no force jumps. The
 copies begin to follow once the motion has determined every parameter. Earlier estimates can be wrong for large
@@ -14,12 +14,12 @@ The mean square is 1 for a correct model (Kailath 1968, IEEE Transactions on Aut
 is tested over time as in Bar-Shalom, Li, Kirubarajan: Estimation with Applications to Tracking and Navigation,
 2001, section 5.4.
 
-The unscented filter is a square-root filter with additive noise, for internal states and parameters together:
-R. van der Merwe, E. A. Wan: The square-root unscented Kalman filter for state and parameter-estimation. Proc.
-ICASSP, 2001, Algorithm 3.1 with alpha = 1, kappa = 0, beta = 2. No weight is negative, and the points are at
-sqrt(n) standard deviations.
+The unscented filter is a square-root filter with additive noise, for internal states and parameters together: R.
+van der Merwe, E. A. Wan: The square-root unscented Kalman filter for state and parameter-estimation. Proc. ICASSP,
+2001, Algorithm 3.1 with alpha = 1, kappa = 0, beta = 2. No weight is negative, and the points are at sqrt(n)
+standard deviations.
 
-The covariance P = S S' is never formed: each step computes S by an orthogonal triangularisation, so that no
+The covariance P = S S' is never formed. Each step computes S by an orthogonal triangularisation, so that no
 rounding makes a variance negative. The paper's downdate of the Cholesky factor fails if rounding makes the
 covariance indefinite. This module uses the correction of the square-root cubature filter instead (I. Arasaratnam,
 S. Haykin: Cubature Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269). With the
@@ -74,7 +74,7 @@ DRIFT = 0.005
 FORGETTING = 20.0
 """Forgetting time of recursive least squares, s."""
 MEMORY_NOISE = 0.001
-"""Rms error of the memory per step, relative to its size, because moves between samples are assumed linear."""
+"""Rms error of the memory per step, relative to its size. Motion between samples is not exactly linear."""
 MEMORY_AT_FIRST = 0.1
 """Standard deviation of the memory at the start, relative to its size."""
 GAP = 0.1
@@ -117,7 +117,7 @@ KINDS = {
 
 
 class Open(NamedTuple):
-    """Open parameter to estimate. ``bounds`` are in SI units; None means half and twice the initial value."""
+    """Parameter to estimate. ``bounds`` are in SI units; None means half and twice the initial value."""
 
     name: str
     bounds: tuple[float, float] | None = None
@@ -154,7 +154,7 @@ class Copy:
         for corner in itertools.product(*bounds.tolist()):  # parameters must be valid at all bounds
             from_data(cls.Params, self.values | dict(zip(self.names, corner, strict=True)), path)
         self.memory = kind.memory(built) if kind.memory else 0.0
-        """Size of the memory; 0 without a memory."""
+        """Size of the memory; 0 if the model has no memory."""
         self._limits = list(
             zip(self.names, self.initial.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True)
         )
@@ -197,7 +197,7 @@ class Copy:
         return float(self.kernel.step(constants, (x, self.memory * point[-1]), x)[1])
 
     def row(self, x: float, v: float) -> tuple[Array, float]:
-        """Return the forces (N) of open parameters at initial values, ``(m,)``, and of all fixed parameters."""
+        """Return forces (N) due to each open parameter at its initial value, ``(m,)``, and due to all others."""
         rest = dict.fromkeys(self.names, 0.0)
         forces = []
         for name in (None, *self.names):
@@ -218,8 +218,8 @@ class Follower:
     def change(self, shares: Point) -> Callable[[object, object], tuple[object, object]]:
         """Set the parameters to ``shares`` of their initial values.
 
-        Return a function that converts constants and memory. The memory changes in proportion to its size, e.g.
-        the force of a yielding spring in proportion to the limit of this force.
+        Return a function that converts constants and memory. The function multiplies the memory by the ratio of
+        its new to its old size, e.g. the force of a yielding spring by the ratio of the spring's yield forces.
         """
         before, after = self._now, SimpleNamespace(**self._values)
         for name, share in zip(self._names, shares, strict=True):
@@ -426,7 +426,6 @@ class Unscented:
         return capped(predicted(belief, lambda point: self._copy.moved(point, before, x), noise), self._most)
 
     def answered(self, belief: Belief, sample: Sample) -> Answer:
-        """Return the expected force at the motion of ``sample``."""
         x, v = sample.displacement, sample.velocity
         return answered(belief, lambda point: self._copy.force(point, x, v))
 

@@ -48,11 +48,11 @@ NOTHING_NEW = 1e-7
 COMPARED = 40
 """Number of frequencies at which compliances are compared."""
 FREQUENCIES = 10
-"""Number of natural frequencies in the comparison."""
+"""Number of natural frequencies that are compared."""
 
 
 class Observation:
-    """Observes the whole model in the order of the model, without copies."""
+    """Observes all degrees of freedom of the model, in its own order and without copies."""
 
     complete = True
     """True if a Target has all degrees of freedom of the model."""
@@ -125,10 +125,7 @@ class Selection(Observation):
 
 
 class GroundForce:
-    """Force on a large model, ``(steps + 1, n_dof)`` N, with rows ``scale`` times ``pattern``.
-
-    Each row is computed on demand.
-    """
+    """Force on a large model, ``(steps + 1, n_dof)`` N. Rows are computed on demand: ``scale`` * ``pattern``."""
 
     def __init__(self, scale: Array, pattern: Array) -> None:
         self._scale, self._pattern = scale, pattern

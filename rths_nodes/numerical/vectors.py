@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vectors of an equation of motion (floats for one degree of freedom, arrays for several) and their products.
 
-The steps of integrators and restoring forces are built from the ``product`` of one of these:
+Integrators and restoring forces use the ``product`` of one of these:
 
     ONE      floats; a matrix is one number
     SEVERAL  arrays and full matrices; product with a fixed order of summation (``core/arithmetic.py``)

@@ -60,7 +60,7 @@ class Adaptable(NamedTuple):
     """A delay that a law can adapt, and the kernel that uses this delay."""
 
     name: str
-    """``alpha`` (samples, counted from the previous sample) or ``delay`` (s); also the name of the parameter."""
+    """Name of the adapted parameter: ``alpha`` (samples, counted from the previous sample) or ``delay`` (s)."""
     constants: Function
     rest: Function
     led: ToNumber
@@ -329,7 +329,7 @@ def shown(k: Constants, s: State) -> tuple[float, float, float]:
 class Adaptive(PerAxis):
     """Adapts the alpha or delay of another compensator by the law of Chen & Ricles (2010).
 
-    The alpha or delay of that compensator is the initial estimate.
+    The value in that compensator's parameters is the initial estimate.
     """
 
     SOURCES = ("chen_ricles_2010",)

@@ -82,8 +82,8 @@ class Fit(NamedTuple):
 Counted = tuple[Sums, int]
 """Sums of the products of some rows, and the number of these rows whose displacement exceeds the trigger."""
 Ring = tuple[Array, int, Counted, Counted, Counted, int]
-"""Last rows ``(rows, 4)``; index of the oldest row; sums of all rows, of all rows except the oldest, and of the
-rows since the last complete window; number of the latter rows."""
+"""Last rows ``(rows, 4)``; index of the oldest row; sums of all rows; sums of all rows after the oldest; sums and
+number of the rows since the last complete window."""
 
 
 def empty(rows: int) -> Ring:
@@ -109,7 +109,7 @@ def raised(s: Counted, sign: int, trigger: float, x: float, y: float, z: float, 
 
 
 def without_oldest(k: Fit, s: Ring) -> Ring:
-    """Return the ring after computing the sums of all rows except the oldest."""
+    """Return the ring with the sums of all rows after the oldest."""
     rows, oldest, sums, _, fresh, filled = s
     x, y, z, u = float(rows[oldest, 0]), float(rows[oldest, 1]), float(rows[oldest, 2]), float(rows[oldest, 3])
     return rows, oldest, sums, raised(sums, -1, k[5], x, y, z, u), fresh, filled
@@ -178,8 +178,8 @@ class Constants(NamedTuple):
     last: int
     """Index of the last sample of a block."""
     settling: NDArray[np.int64]
-    """Number of samples without fits after a bridged sample, as an array ``(1,)``, because a plain integer would
-    become a literal in the generated C code."""
+    """Number of samples without fits after a bridged sample. An array ``(1,)`` does not become a literal in the
+    generated C code."""
     initial: Three
     rate: Three
     """Largest change of a coefficient per sample."""
@@ -191,7 +191,7 @@ class State(NamedTuple):
     row: int
     """Index of the last sample in its block; -1 after the end of a block."""
     turn: int
-    """Sample in the block at which this axis is fitted; different for each axis, to spread the computing time."""
+    """Sample in the block at which this axis is fitted. It differs between axes, to spread the computing time."""
     rest: int
     """Number of samples until fits resume."""
     sent: float

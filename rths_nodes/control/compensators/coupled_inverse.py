@@ -9,7 +9,7 @@ each axis and each block of ``decimation`` samples:
 
     P += delta (P_0 - P),   e = y - c phi,   K = P z / (R + z P z),   c += K e,   P -= K z P
 
-Noise of the measured displacement would bias ordinary least squares; the target has no noise and is correlated
+Noise of the measured displacement would bias ordinary least squares. The target has no noise and is correlated
 with the measurement (Soederstroem & Stoica, System Identification, 1989, chapter 8). K vanishes without motion. P
 returns by the fraction delta to the covariance P_0 of the identification, so that coefficients not determined by
 the motion stay as identified.
@@ -56,14 +56,14 @@ OF_DIFFERENCES = 20.0
 class Law(NamedTuple):
     """Constants of the law, as arrays.
 
-    A row has m numbers (derivatives times axes), ordered by derivative and scaled by powers of the cut-off
+    A row has m numbers (derivatives times axes), in order of derivative, scaled by powers of the cut-off
     frequency.
     """
 
     block: Array
     """Matrix of the filter for a block, ``(4, 5 + decimation)``."""
     units: Array
-    """``(m,)``: a scaled number divided by its unit is the coefficient."""
+    """Units ``(m,)``. A coefficient is a scaled number divided by its unit."""
     first: Array
     """Identified coefficients ``(n_axes, m)``; their bounds ``low`` and ``high`` have the same shape."""
     low: Array
@@ -77,8 +77,7 @@ class Law(NamedTuple):
     """Smallest assumed noise variance, m^2."""
     deviations: float
     settling: NDArray[np.int64]
-    """Memory of the filter in blocks, as an array ``(1,)``, because a plain integer would become a literal in the
-    generated C code."""
+    """Memory of the filter in blocks. An array ``(1,)`` does not become a literal in the generated C code."""
     per_spread: Array
     """Reciprocal standard deviations of the identified coefficients; 0 if a deviation is 0."""
     powers: int
@@ -163,7 +162,7 @@ def inverse(watched_by: Function, series: Function) -> Function:
 
 
 def renewed(s: State) -> bool:
-    """Return whether the last step ended a block."""
+    """Return whether a block has just ended."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1

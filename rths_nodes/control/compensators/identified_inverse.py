@@ -56,7 +56,7 @@ def constants_in_arrays(
 ) -> tuple[float, Array, Array, Law | tuple[()]]:
     """Return lead (s), weights of the last accelerations for the jerk (oldest first), coefficients and law.
 
-    Coefficients are ``(order + 1, n_axes, n_axes)``. Without learning the law is an empty tuple.
+    Coefficients are ``(order + 1, n_axes, n_axes)``. The law is an empty tuple if learning is off.
     """
     ages = dt * np.arange(max(1, round(params.jerk_window / dt)), -1, -1.0)
     middle = ages.mean() - ages

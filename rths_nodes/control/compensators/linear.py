@@ -60,7 +60,7 @@ WHOLE_PERIOD = 1e-6
 Rows = tuple[tuple[float, ...], ...]
 State = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
 """State of the law; then x (m), v (m/s) and a (m/s^2) of the last target, extrapolated by the lead; then the
-acceleration of that target without the lead."""
+acceleration of the last target itself."""
 
 
 class System(NamedTuple):
@@ -369,10 +369,7 @@ def shown(k: PiConstants, s: PiState) -> tuple[float]:
 
 
 class ProportionalIntegralLead(PerAxis):
-    """PI control of the tracking error, with a phase lead of the target.
-
-    The frequency response depends on the rig.
-    """
+    """PI control of the tracking error, with a phase lead of the target."""
 
     SOURCES = ("silva_2020",)
 

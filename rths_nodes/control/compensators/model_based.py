@@ -166,7 +166,7 @@ class Constants(NamedTuple):
     """Matrix ``(n_axes, 4 n_axes)`` that maps displacement, velocity, acceleration and jerk to commands, including
     the lead."""
     feedback: Array
-    """Matrix of the feedback (:func:`deviation_controller`); empty without feedback."""
+    """Matrix of the feedback (:func:`deviation_controller`); empty if there is no feedback."""
 
 
 State = tuple[Array, Numbers, Numbers, Numbers, Numbers, Array]

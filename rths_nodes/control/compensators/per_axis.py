@@ -220,7 +220,7 @@ class PerAxis(OnNumbers):
 
 
 def of_kernel(name: str, kernel: Kernel | Function) -> type[PerAxis]:
-    """Return a compensator class without parameters, for a kernel or for a step without constants and state."""
+    """Return a compensator class with no parameters, for a kernel or for a step with no constants and state."""
     complete = kernel if isinstance(kernel, Kernel) else Kernel(lambda params, dt: (), no_state, kernel)
     content = {"Params": params(type("Params", (), {})), "KERNEL": complete, "__doc__": complete.step.__doc__}
     return type(name, (PerAxis,), content | {"__module__": complete.step.__module__})

@@ -27,7 +27,7 @@ MAX_ORDER = 4
 LONGEST = 100_000
 """Longest delay or spacing, in samples. Larger values indicate a wrong unit."""
 ROUNDING = 0.5
-"""Samples by which the delay may exceed the history, because the default spacing is the rounded delay."""
+"""Number of samples by which the delay may exceed the history. The default spacing is the rounded delay."""
 Constants = tuple[tuple[float, ...], int]
 """Weights of the targets, newest first, and spacing of the targets in samples."""
 State = tuple[Array, int]

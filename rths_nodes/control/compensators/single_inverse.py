@@ -23,7 +23,7 @@ Knowledge = tuple[
 - Coefficients, their covariance P, and P moved towards the identified covariance for the next correction.
 - Command, measured displacement and target, filtered at the end of the last block, each with its last input. In
   the first block the first number of each signal is the sum of its inputs.
-- Means of the filtered signals, and mean over blocks of the sum of squared third differences.
+- Means of the filtered signals, and mean sum of squared third differences in a block.
 - Number of blocks used for learning, blocks until learning resumes, and largest distance from the identified
   coefficients, in standard deviations."""
 Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Four, NDArray[np.int64]]

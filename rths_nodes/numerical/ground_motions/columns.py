@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Acceleration series as stored in a text file: units and numbers of all formats, and files with columns.
+"""Acceleration series in text files: units and numbers of all formats, and a reader of files with columns.
 
 Columns are time and acceleration, or acceleration alone. Values are separated by blanks, tabs, commas or
 semicolons, and follow a header and comment lines. A header is prose, ``KEY: value`` lines (ESM:
 ``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``), comments, or titles of the columns (``time
-(ms), acc (g)``). Several spellings of a key are recognised. Numbers with another meaning are refused unless the
-header states the meaning: for example, a number of points above the values, or a time column in samples or ms.
+(ms), acc (g)``). Several spellings of a key are recognised. Other numbers, e.g. a number of points above the
+values or a time column in samples or ms, are refused unless the header states their meaning.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FormatError(ValueError):
 class Series:
     """Accelerations ``(n,)`` from t = 0 in the file's unit.
 
-    If ``step`` (s) is None, ``note`` can state the reason.
+    ``note`` can state the reason for a missing ``step`` (s).
     """
 
     values: Array
@@ -95,10 +95,7 @@ def number(word: str, line: int) -> float:
 
 
 def positive_step(word: str, line: int, unit: str = "s") -> float:
-    """Return a step in s from a number in ``unit``.
-
-    Raises FormatError if the step is not positive or the unit is unknown.
-    """
+    """Return a positive step in s from a number in ``unit``. Raises FormatError for other steps and units."""
     factor = TIME_UNITS.get(unit.strip(".").lower() or "s")
     if factor is None:
         raise FormatError(f"line {line}: the unit of the step {word} {unit} must be s, ms, us or min")
@@ -111,7 +108,7 @@ def positive_step(word: str, line: int, unit: str = "s") -> float:
 def whole(word: str, line: int, noun: str, most: int) -> int:
     """Return ``word`` as a whole number from 1 to ``most``.
 
-    Raises FormatError for any other text, with ``noun`` in the message.
+    Raises FormatError, which names the ``noun``, for any other text.
     """
     if not (word.isascii() and word.isdigit()):
         raise FormatError(f"line {line}: {word!r} is not a valid number of {noun}")
@@ -156,7 +153,7 @@ _UNIT_OF_KEY = r"[ _]*[(\[]?\s*(?P<unit>ms|msec|s|secs?|seconds?|hz|sps)?\s*[)\]
 _VALUE = _UNIT_OF_KEY + r"(?:[:=]\s*|\s+(?=[-+.\d]))(?P<value>.*)"
 
 FEWEST_COUNTED = 10
-"""Smallest number that, on a line above the values, is recognised as a number of points."""
+"""Smallest number that is recognised as a number of points on a line above the values."""
 HEADER_ROWS = 5
 """Number of lines that are searched for a number of points."""
 MOST_COMPONENTS = 4
@@ -172,9 +169,9 @@ _COUNTED = "the first column counts the samples (0, 1, 2 ...) and is not the tim
 
 Row = tuple[int, list[str]]
 Header = Sequence[tuple[int, str]]
-"""Numbers and text of the lines above the values that are not blank."""
+"""Number and text of each non-blank line above the values."""
 Read = Callable[[str, str, int], float]
-"""Function of a word, the unit after the word, and the number of the line."""
+"""Function ``read(word, unit, line)`` that returns a value; ``unit`` is the word after ``word``."""
 
 
 class Rows:
@@ -261,7 +258,7 @@ def _is_table_of_whole_numbers(rows: Rows) -> bool:
 
 
 def _check_header_end(header: Header) -> None:
-    """Refuse a number with a unit directly above the values: the line could be a row or a header."""
+    """Refuse a number with a unit directly above the values, because the line could be a row or a header."""
     for line_number, line in header[-1:]:
         cells = _cells(line)
         if 2 <= len(cells) <= 4 and is_plain(cells[0]) and not any(map(_PROSE.search, cells)):
@@ -335,7 +332,7 @@ def _check_first(rows: Rows) -> None:
 
 
 def _check_first_step(rows: Rows) -> None:
-    """Refuse a first number that is 1 s divided by a whole number, and whose decimals are unlike all others."""
+    """Refuse a first value that is 1 s divided by a whole number, if it alone has its number of decimals."""
     line, cells = rows[0]
     if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):
         return

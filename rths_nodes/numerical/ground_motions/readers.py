@@ -112,10 +112,7 @@ _SAMPLES = re.compile(rb",\s*(\d+) samples", re.I)
 
 
 def read(data: bytes) -> Series:
-    """Return the acceleration series in a file's bytes.
-
-    Raises FormatError if the content is faulty or the format is not supported.
-    """
+    """Return the acceleration series in ``data``. Raises FormatError for faulty or unsupported content."""
     for name, (_, pattern) in WAVEFORMS.items():
         if re.match(pattern, data):
             return _read_waveform(data, name)
@@ -203,7 +200,7 @@ def _at2_unit(header: str) -> str | None:
 RECORDER_STEP = 34
 """Entry (from 1) of the COSMOS real header that holds the recorder's sampling interval, s."""
 SERIES_STEP = 62
-"""Entry of the same header that holds the sampling interval of the processed series, ms."""
+"""Entry of the COSMOS real header that holds the sampling interval of the processed series, ms."""
 WIDEST_COLUMN = 1000
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
 """Fewest marks in a start line: ``MARKS_ABOVE_NUMBERS`` directly above numbers, ``MARKS_ALONE`` elsewhere."""
@@ -438,7 +435,7 @@ def _knet(trace: Trace, values: Array) -> Array:
 
 
 def _waveform_unit(trace: Trace, data: bytes) -> str | None:
-    """Return the unit of calibrated accelerations, or None; only SLIST and TSPAIR state the unit."""
+    """Return the unit of calibrated accelerations, or None. Only SLIST and TSPAIR state the unit."""
     stats, unit = trace.stats, None
     if "ascii" in stats:
         if stated := _SAMPLES.search(data):

@@ -79,10 +79,7 @@ def wave(angle: Triple) -> Triple:
 
 
 def rise(times: Array, length: float) -> Triple:
-    """Return a rise from 0 at time 0 to 1 at time ``length`` (s), with its derivatives.
-
-    The rise is a fifth-order polynomial with continuous acceleration.
-    """
+    """Return a fifth-order polynomial from 0 at time 0 to 1 at time ``length`` (s), with its derivatives."""
     if length == 0.0:
         return (times >= 0.0).astype(float), np.zeros(times.shape), np.zeros(times.shape)
     x = np.clip(times / length, 0.0, 1.0)
@@ -92,9 +89,9 @@ def rise(times: Array, length: float) -> Triple:
 
 
 def window(times: Array, duration: float, taper: float) -> Triple:
-    """Return a window, 1 from time 0 to ``duration`` (s) and exactly 0 outside, with its derivatives.
+    """Return a window with its derivatives: 0 outside the times 0 to ``duration`` (s), 1 between the tapers.
 
-    Both ends have a smooth ``taper`` (s).
+    The value rises smoothly in the first ``taper`` seconds and falls in the last.
     """
     up, down = rise(times, taper), rise(duration - times, taper)
     return product(up, (down[0], -down[1], down[2]))
@@ -437,7 +434,7 @@ class Cycles(Smooth):
         )
 
     def _path(self, times: Array) -> Triple:
-        """Return the time along the cycles (s), the fraction of full speed, and the rate of the fraction (1/s)."""
+        """Return time along the cycles (s), fraction of full speed, and the derivative of the fraction (1/s)."""
         ease, length = self._p.ease, self._ends[-1]
         if not ease:
             return times.clip(0.0, length), np.ones(times.shape), np.zeros(times.shape)

@@ -207,7 +207,7 @@ class Dynamics(Stepped):
 
     takes_massless: ClassVar[bool] = False
     memory: ClassVar[tuple[str, ...]] = ("displacement", "velocity", "experimental_force")
-    """Vectors ``(n_dof,)`` that, with the measured force, determine the next step."""
+    """Vectors ``(n_dof,)`` that determine the next step, together with the measured force."""
 
     def __init__(self, params: object, structure: Structure | None, external_force: Array, dt: float) -> None:
         if structure is None:

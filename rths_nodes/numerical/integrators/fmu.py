@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A numerical substructure as a functional mock-up unit (FMI): a model of another program, in its own process.
 
-At step i the FMU receives the measured force of step i and, if it has such an input, the ground acceleration. The
-FMU advances by one step and returns its displacements at step i + 1. The measured force f is a restoring force:
+At step i the FMU receives the measured force of step i and, optionally, the ground acceleration. The FMU advances
+by one step and returns its displacements at step i + 1. The measured force f is a restoring force:
 
     M a + C v + r(x) + f = -M 1 a_g
 
@@ -161,7 +161,6 @@ class Fmu(Integrator):
             self._ground = of_start * ground_acceleration + of_end * following
 
     def reset(self) -> None:
-        """Reset to step 0; a model that has advanced returns to its start."""
         if self._process.is_open and not self._process.moved:
             return
         self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))

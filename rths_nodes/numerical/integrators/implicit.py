@@ -56,7 +56,7 @@ def rates_of(structure: Structure, dt: float) -> Rates:
     """Return the coefficients p, q, s and t of :func:`rates` for a step ``dt`` (s).
 
     Degrees of freedom with mass have 2/dt, 1, 2/dt and 1. Without mass, s = 1/dt and t = 0. Without mass and
-    damping, p = 1/dt and q = 0 too.
+    damping, also p = 1/dt and q = 0.
     """
     none = massless(structure.mass)
     undamped = none & (not none.any() or not have_damping(structure.mass, structure.damping, structure.stiffness))
@@ -90,9 +90,9 @@ def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
 class Direct(NamedTuple):
     """Constants of a structure that is not sparse.
 
-    ``onward`` and ``accelerated`` are ``(n, 4 n)``. They multiply the vector of x, v, a and the net force.
-    The net force is external minus measured force. ``onward`` yields the next displacement from the external force
-    of the next step. ``accelerated`` yields the exact acceleration from the external force of this step.
+    The matrices ``onward`` and ``accelerated`` ``(n, 4 n)`` multiply the vector of x, v, a and the net force, i.e.
+    external minus measured force. ``onward`` yields the next displacement from the external force of the next
+    step. ``accelerated`` yields the exact acceleration from the external force of this step.
     """
 
     onward: Array
@@ -270,7 +270,7 @@ Begun = tuple[Vector, Vector, Vector, Vector, Vector]
 
 
 class Method(NamedTuple):
-    """Constants of an iteration. ``h`` is the length of a time step, s, and ``last`` the last step.
+    """Constants of an iteration. ``h`` is the length of a time step, s, and ``last`` the number of the last step.
 
     ``last`` is a float, so that tests of any duration share a C library.
     """

@@ -45,7 +45,7 @@ ORDER = 5
 POLES = 4
 """Order of the Butterworth filter, which is applied forwards and backwards."""
 KEPT = 0.4
-"""Cutoff frequency of a motion sampled faster than the test, as a fraction of the test's servo rate."""
+"""Cutoff frequency for motions sampled faster than the test, as a fraction of the servo rate of the test."""
 TIME_TITLES = ("time", "t")
 OF_EXPORTS = ".displacement (m)"
 """Suffix of column titles of measured displacements in exported tables."""
@@ -80,7 +80,7 @@ def _measured(params: Predefined.Params, samples: int, dt: float, *now: int) -> 
 def _check_limits(test: TestContext, path: str, targets: Array) -> None:
     """Refuse ``targets`` that exceed the stroke or velocity of an axis.
 
-    A history from a file must also begin at 0, because an offset of a sensor would move the rig. With a formula,
+    A history from a file must also begin at 0, because an offset of a sensor would move the rig. For a formula,
     the rig starts at the first target.
     """
     motion = targets[:, :2] if targets.ndim == 3 else targets[:, :2, None]

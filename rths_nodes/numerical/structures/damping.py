@@ -33,8 +33,8 @@ full matrices."""
 def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
     """Return undamped circular frequencies ``(n,)`` rad/s, ascending, and mode shapes as columns ``(n_dof, n)``.
 
-    Shapes are scaled to a modal mass of 1 kg. Both matrices are symmetric. ``mass`` (kg) is positive definite
-    except for massless degrees of freedom, which n excludes.
+    Shapes are scaled to a modal mass of 1 kg. Both matrices are symmetric. n is the number of degrees of freedom
+    with mass, for which ``mass`` (kg) is positive definite.
     """
     some = ~massless(mass)
     if some.all():

@@ -133,7 +133,7 @@ def law_of(force: StructuralForce) -> Law:
 
 
 def _by_copies(k: None, s: StructuralForce, x: Vector) -> tuple[StructuralForce, Vector]:
-    """Step a copy of a user's restoring force; ``force`` must replace the memory, not change it in place."""
+    """Step a copy of a user's restoring force. ``force`` must replace the memory, not change it in place."""
     moved = copy.copy(s)
     r = moved.force(np.array([x]) if isinstance(x, float) else x)
     return moved, float(r[0]) if isinstance(x, float) else r
@@ -312,7 +312,7 @@ def powered(z: float, h: float, left: float, move: float, beta: float, gamma: fl
 
 
 def squared(z: float, h: float, left: float, up: float, down: float) -> float:
-    """Faster ``powered`` for exponent 2. z^2 has the factor ``up`` for positive z and ``down`` for negative z."""
+    """Faster ``powered`` for exponent 2. The factor of z^2 is ``up`` for z > 0 and ``down`` for z < 0."""
     half, sixth = 0.5 * h, h / 6.0
     while left > 0.0:
         k1 = 1.0 - (up if z > 0.0 else down) * z * z

@@ -92,7 +92,7 @@ class StoryForces(Lawful):
     """
 
     def __init__(self, linear: Array, stories: Mapping[int, RestoringForce]) -> None:
-        """Add ``stories`` (by index from 0) to ``linear`` ``(n_dof, n_dof)`` N/m, the stiffness without them."""
+        """Add ``stories``, by index from 0, to ``linear`` ``(n_dof, n_dof)``, the stiffness of the rest, N/m."""
         law = LinearRestoringForce(linear).law
         for story, restoring_force in stories.items():
             one = law_of(restoring_force)

@@ -381,9 +381,9 @@ class Served(Integrator):
     """Serves the element genericClient: receives trial displacements as Targets, and returns the rig's forces.
 
     Some integrators of the client send no velocities or accelerations. A Target's velocity and acceleration are
-    therefore taken from the parabola through the last three displacements; the exact acceleration at the last step
+    therefore taken from the parabola through the last three displacements. The exact acceleration at the last step
     is the curvature of this parabola. External and restoring forces are unknown and remain zero. The element has
-    the degrees of freedom of the axes, then observed degrees of freedom without force.
+    the degrees of freedom of the axes, then observed degrees of freedom, which have no force.
     """
 
     external = True
@@ -479,10 +479,9 @@ class Served(Integrator):
         log.info("waiting for a client on %s", self._connection.endpoint)
 
     def missing(self) -> str:
-        """Answer the client and return a description of the missing item, or an empty string.
+        """Answer the client and return the missing item; empty once the first displacement has arrived.
 
-        The string is empty once the client's first displacement has arrived. Raises ConfigError, before the rig
-        moves, if the client does not connect or violates the protocol.
+        Raises ConfigError, before the rig moves, if the client does not connect or violates the protocol.
         """
         try:
             problem = self._welcome()
