@@ -154,7 +154,7 @@ WIDTH, NARROW, PANEL, HIGHEST = 7.4, 0.75, 56.0, 247.0
 BOTTOM, LINE, LETTER, UPRIGHT, BESIDE = 0.25, 0.18, 0.0085, 0.008, 6.6
 """``BOTTOM``: height of the lowest axis label, inches. ``LINE``: height of a legend line, inches. ``LETTER``:
 width of a letter in a legend, inches per point of font size. ``UPRIGHT``: the same in a vertical label.
-``BESIDE``: width of the line and the gaps of a legend entry, in letters."""
+``BESIDE``: width of the line and gaps of a legend entry, letters."""
 TALL = 8.0
 """Height above which a figure would be unreadable on half a sheet, inches."""
 RASTER, DOTS, SHADED = 12_000, 300, 700

@@ -413,7 +413,7 @@ def _periods(evaluation: Evaluation) -> Array:
 
 
 AT_PEAK, AT_ZERO = 0.1, 0.04
-"""``AT_PEAK``, ``AT_ZERO``: half widths of the zooms at the peak and at the zero crossing, in target periods."""
+"""Half widths of zooms, in target periods. ``AT_PEAK``: at the peak. ``AT_ZERO``: at the zero crossing."""
 LEAST = 12
 """Smallest half width of a zoom, samples."""
 COMMAND: Look = {"color": INK, "ls": DASHES, "label": "command"}

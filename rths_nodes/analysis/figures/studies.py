@@ -20,7 +20,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
 
 ROW, HEIGHT, ACROSS = 0.24, 2.1, 3
-"""``ROW``, ``HEIGHT``: height of a row of runs and of a panel, inches. ``ACROSS``: number of panels in a row."""
+"""``ROW``: height of a row of runs, inches. ``HEIGHT``: height of a panel, inches. ``ACROSS``: panels in a row."""
 DOTS = 1500
 """Largest number of runs drawn as dots. If there are more, only every n-th run is drawn."""
 MARKS = "osD^vP*X<>"

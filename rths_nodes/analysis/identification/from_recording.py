@@ -62,7 +62,7 @@ NOISE = 0.02
 LARGE = 0.99
 """Quantile of the force's magnitude that counts as the large force. Higher values may be spikes."""
 UNCERTAINTY = 0.3
-"""Default relative standard deviation of the initial values."""
+"""Default standard deviation of the initial values of parameters, relative to these values."""
 FEWEST = 100
 
 
