@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities computed from a Run after the test: running indices, energies and the samples that are evaluated.
+"""Quantities computed from a Run after the test: evaluated samples, running indices, energies.
 
 The classes of ``loop/indices/tracking.py`` compute the indices here and during the test. The results differ only
 by rounding.
@@ -26,13 +26,13 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording.run import Run, longest_stretch
 
 _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
-"""Pattern of compensator states that are not parameters: indicators, and values derived from parameters."""
+"""Compensator states that are not parameters: indicators, and values derived from parameters."""
 T = TypeVar("T")
 Indices = NDArray[np.intp]
 STILL = 0.1
-"""Largest motion that counts as rest in a window, relative to the largest motion of all windows."""
+"""Largest motion in a window that counts as rest, relative to the largest motion in any window."""
 CYCLES, LEAST = 3.0, 4
-"""``CYCLES``: number of periods in a window. ``LEAST``: smallest number of windows that are evaluated."""
+"""``CYCLES``: number of periods in a window. ``LEAST``: smallest number of windows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ class Evaluation:
         self.scenario = run.scenario
         self.assembly = assembly or Assembly(run.scenario)
         self.left_out: dict[str, str] = {}
-        """Reasons for missing results, by result."""
+        """Reasons for missing results, by name of the result."""
         self._tracked = {} if tracked is None else {False: tracked}
         self._delays = {False: list(delays)} if delays else {}
 
@@ -202,7 +202,7 @@ class Evaluation:
         """Return the tracking indices by axis and name; an empty dict if no sample is evaluated.
 
         The indices describe the measured displacement, or the ``true`` displacement of a simulator. If samples are
-        missing, recorded indices of the measured displacement have precedence.
+        missing, recorded indices are returned instead, if any; they describe the measured displacement.
         """
         if not len(self.counted):
             return {}
@@ -270,7 +270,7 @@ class Evaluation:
 
     @cached_property
     def windowed(self) -> Windowed | None:
-        """Frequency evaluation in half-overlapping windows of ``CYCLES`` periods; None if the test is short."""
+        """Frequency evaluation in half-overlapping windows of ``CYCLES`` periods; None if these are too few."""
         samples, dt = self.counted, self.scenario.dt
         target, measured = self.run.target[samples], self.run.displacement[samples]
         if len(samples) < 2:
@@ -308,7 +308,7 @@ class Evaluation:
 def live_columns(evaluation: Evaluation) -> Array:
     """Return the curves of the live display, ``(columns, curves, 4)``: first, lowest, highest and last value.
 
-    Force-controlled axes are excluded. The tracking indicator is NaN in columns without evaluated samples.
+    Force-controlled axes are omitted. The tracking indicator is NaN in columns without evaluated samples.
     """
     run, per = evaluation.run, per_column(evaluation.scenario.servo_rate)
     indicator = np.full(run.target.shape, np.nan)
@@ -334,10 +334,10 @@ def experimental_force(evaluation: Evaluation) -> Array:
 def energies(evaluation: Evaluation) -> dict[str, Array]:
     """Return the energy of each part, ``(m,)`` J, at steps 0, 1, ...; energies that were not recorded are omitted.
 
-    The terms of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), with the computed restoring force r and the
-    measured force r_e, are integrated over the displacement by the trapezoidal rule. The kinetic energy follows
-    from the velocity. The integration begins after a soft start. Without a structure, only the energy of the
-    specimen is returned.
+    The terms of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a) are integrated over the displacement by the
+    trapezoidal rule; r is the computed and r_e the measured restoring force. The kinetic energy follows from the
+    velocity. The integration begins after a soft start. If there is no structure, only the energy of the specimen
+    is returned.
     """
     run = evaluation.run
     specimen = experimental_force(evaluation)

@@ -11,10 +11,10 @@ from rths_nodes.analysis.units import MM, MM2, MS
 
 
 class Kind(NamedTuple):
-    """Describes a recorded index.
+    """Recorded index.
 
     ``key`` is the name in the metrics. Tables display the value times ``factor`` in ``unit``. ``name`` is the name
-    in studies, empty if studies lack the index. ``signed`` is true if the sign is meaningful.
+    in studies; it is empty if studies lack the index. ``signed`` is true if the sign is meaningful.
     """
 
     title: str
@@ -125,7 +125,7 @@ RESPONSE = {
     "response": ("Displacement", "displacement"),
     "acceleration": ("Absolute acceleration", "acceleration"),
 }
-"""Title and key of response errors (%), by the beginning of their names. A degree of freedom ends the name."""
+"""Title and key of response errors (%), by the beginning of their names; a degree of freedom follows."""
 
 
 class Definition(NamedTuple):

@@ -19,7 +19,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
 EQUAL = 1e-9
-"""Largest difference between two times that are treated as equal, s."""
+"""Largest difference between two times that count as equal, s."""
 
 
 class Aligned:
@@ -76,7 +76,7 @@ class Difference(NamedTuple):
     """Difference of a history from the first test, in ``unit``.
 
     ``rms`` and ``largest`` are the rms and the largest difference, which occurs ``at`` (s). The shares are
-    relative to the rms and the peak of the first test, and NaN if the first history is zero.
+    relative to the rms and the peak of the first test. They are NaN if the first history is zero.
     """
 
     rms: float
@@ -176,7 +176,7 @@ def rung_differences(run: Run, level: float, before: Run, level_before: float) -
 
 
 def _relative(now: Array, then: Array) -> float:
-    """Return rms(``now`` - ``then``) / rms(``then``); 0 for 0 / 0, NaN without data or if only ``then`` is 0."""
+    """Return rms(``now`` - ``then``) / rms(``then``): 0 for 0 / 0; NaN if only ``then`` is 0, or for no data."""
     both = np.isfinite(now) & np.isfinite(then)
     if not both.any():
         return math.nan

@@ -4,8 +4,8 @@
 Standard deviations are about the mean.
 
 RTHS benchmark (Silva et al. 2020): tracking of the first floor, and response of all floors relative to the
-reference structure, which is computed in one piece. The displacement of the first floor is measured. The other
-floors have no sensor; their displacement is computed.
+reference, the structure computed in one piece. The displacement of the first floor is measured. The other floors
+have no sensor; their displacement is computed.
 
 Multi-axial benchmark (Condori Uribe et al. 2023): the actuators are 1 and 2; ``x`` and ``theta`` are translation
 and rotation of stories and of the driven node. The motion of this node follows from the measured axes. The
@@ -65,8 +65,7 @@ ORDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "rths_benchmark_2020": BENCHMARK_2020,
     "marths_2023": {CODE: tuple(name for names in MARTHS_2023.values() for name in names)},
 }
-"""Names of the indices in their published orders, J1 first, by set and order. A scenario names its set in
-``indices``."""
+"""Names of the indices, J1 first, by set and published order. A scenario names its set in ``indices``."""
 BESIDE: Mapping[str, tuple[str, ...]] = {
     "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
@@ -79,14 +78,14 @@ Scale = tuple[float, float]
 
 
 class Published(NamedTuple):
-    """Published indices by name, of the measured displacement and, if it is known, of the true displacement."""
+    """Published indices by name: of the measured displacement and, if known, of the true displacement."""
 
     measured: dict[str, float]
     true: dict[str, float]
 
 
 def numbers(kind: str, name: str) -> dict[str, str]:
-    """Return the number of an index by order of the set ``kind``, if any: ``{"code": "J5", "paper": "J7"}``."""
+    """Return the number of an index by order of the set ``kind``: ``{"code": "J5", "paper": "J7"}``, or ``{}``."""
     if kind == "marths_2023":
         places = [f"{j},{names.index(name) + 1}" for j, names in MARTHS_2023.items() if name in names]
         return {CODE: places[0]} if places else {}
@@ -105,7 +104,7 @@ def legend(kind: str, names: Sequence[str]) -> str:
 
 
 def published_indices(evaluation: Evaluation) -> Published:
-    """Return the indices of the scenario's set. Both dicts are empty without a set or without evaluated samples.
+    """Return the indices of the scenario's set. Both dicts are empty if there is no set or no evaluated sample.
 
     Raises ConfigError if the recording is incomplete or the structure cannot be built.
     """
@@ -186,7 +185,7 @@ def _benchmark(evaluation: Evaluation, targets: Sequence[Scale]) -> Compute:
 
 
 def _at_steps(evaluation: Evaluation) -> tuple[Indices, Array, Array]:
-    """Return steps, and displacements of numerical substructure and reference, ``(n_steps, n_dof)`` m each."""
+    """Return steps, and displacements of numerical substructure and reference, ``(n_steps, n_dof)`` m."""
     steps = steps_of(evaluation)
     computed = np.asfortranarray(evaluation.run.dof_displacement[rows_of(steps)])
     exact = reference_displacement(evaluation.assembly)[rows_of(steps - evaluation.first_step)]
@@ -194,7 +193,6 @@ def _at_steps(evaluation: Evaluation) -> tuple[Indices, Array, Array]:
 
 
 def _stories(computed: Array, exact: Array, floors: Mapping[str, int]) -> dict[str, float]:
-    """Return the errors of floors without a sensor; ``floors`` has the column of each floor by name."""
     errors: dict[str, float] = {}
     for name, dof in floors.items():
         errors |= errors_of("", f"_{name}", computed[:, dof] - exact[:, dof], scale_of(exact[:, dof]))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Response of the whole structure, and errors of a test relative to it (Phillips & Spencer 2012, Table 3.1).
 
-A linear structure in one piece, including its declared experimental part, is computed by exact steps of a
-first-order system under loads that vary linearly within a step. Degrees of freedom without mass are allowed.
+A linear structure, including its declared experimental part, is computed by exact steps of a first-order system.
+The loads vary linearly within a step. Degrees of freedom without mass are allowed.
 
 Otherwise, the setup couples numerical substructure and specimens exactly, without actuator, delay and ramp. The
 motion is integrated by the classical Runge-Kutta method, with steps halved until convergence.
@@ -62,7 +62,7 @@ class LinearResponse:
         self._steps = transition(self._system, self._inputs, dt)
 
     def motion(self, force: Array) -> Array:
-        """Return x, x' and x'' ``(samples, 3, n_axes)`` from rest, under a ``force`` ``(samples, n_dof)`` N."""
+        """Return x, x' and x'' from rest, ``(samples, 3, n_axes)``, under a ``force`` ``(samples, n_dof)`` N."""
         states = self._states(force)
         rates = states @ self._system.T + force @ self._inputs.T
         over_rates = self._rows @ self._system
@@ -94,7 +94,7 @@ def _linear_response(assembly: Assembly) -> LinearResponse:
 
 
 def linear_displacement(assembly: Assembly) -> Array:
-    """Return the displacement, ``(steps + 1, n_dof)`` m. Do not change the array, because tests may share it."""
+    """Return the displacement, ``(steps + 1, n_dof)`` m. Do not change the array: tests may share it."""
     structure = assembly.structure
     assert structure is not None  # callers have checked states_its_test
     step = np.array(assembly.scenario.step)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Partition of a structure into numerical and experimental part, and vibration of the whole structure.
+"""Partition of a structure into a numerical and an experimental part, and modes of the whole structure.
 
 The experimental part is declared in the structure, or follows from models or measured stiffnesses of specimens.
 """
@@ -32,9 +32,9 @@ LARGEST = 64
 class Partition:
     """Numerical and experimental parts of a structure, and modes of the whole structure.
 
-    Each part is mass (kg), damping (N s/m) and stiffness (N/m), ``(n_dof, n_dof)`` each. ``source`` is the origin
-    of the experimental part. ``frequencies`` (Hz) and damping ``ratios`` of the whole structure are ``(m,)``;
-    unknown ratios are NaN. If the experimental part is unknown, its matrices are zero, and ``source``,
+    Each part consists of matrices ``(n_dof, n_dof)``: mass (kg), damping (N s/m) and stiffness (N/m). ``source``
+    is the origin of the experimental part. ``frequencies`` (Hz) and damping ``ratios`` of the whole structure are
+    ``(m,)``; unknown ratios are NaN. If the experimental part is unknown, its matrices are zero, and ``source``,
     ``frequencies`` and ``ratios`` are empty.
     """
 

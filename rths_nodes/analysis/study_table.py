@@ -17,7 +17,7 @@ from rths_nodes.analysis.units import rounded
 from rths_nodes.core.samples import Array
 
 FEW_LEVELS = 12
-"""Largest number of levels of a numeric factor that is plotted by level."""
+"""Largest number of levels of a numeric factor that is not plotted as continuous."""
 LOW, HIGH = 5.0, 95.0
 REFUSED, LOST = "refused", "lost"
 """Outcomes of runs without a test: the scenario was refused, or the process died."""
@@ -138,7 +138,7 @@ class StudyTable:
         ]
 
     def worst(self, index: str, count: int, group: str = "") -> list[int]:
-        """Return at most ``count`` rows with the largest magnitudes of an index; unfinished runs come first.
+        """Return at most ``count`` rows with the largest magnitudes of an index. Unfinished runs come first.
 
         Only rows of ``group`` are considered, or all rows if ``group`` is empty.
         """

@@ -442,7 +442,7 @@ def identify(
 
 @contextmanager
 def _folder(out: Place | None) -> Iterator[Path]:
-    """Yield the folder ``out`` or, if None, a temporary folder, which is deleted unless an error occurs."""
+    """Yield the folder ``out`` or, if None, a temporary folder. The latter is deleted unless an error occurs."""
     if out is not None:
         yield Path(out)
         return
@@ -551,8 +551,8 @@ def tune(
     scenario, overrides, rig, case
         As in :func:`load`.
     parameters : dict, or sequence of str
-        Ranges (low, high) by key, where None means one third to three times the value, or strings
-        ``KEY[=LOW:HIGH]``. Default: the positive numbers of the compensator.
+        Ranges (low, high) by key, or strings ``KEY[=LOW:HIGH]``. A missing range (None) extends from one third to
+        three times the value. Default: the positive numbers of the compensator.
     index : str
         Index to minimise, named as in ``rths compare``.
     cases : sequence of str

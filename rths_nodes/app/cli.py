@@ -31,7 +31,7 @@ GROUPS = {
     "create and look up": ("new", "schema", "list", "params", "layouts", "cite"),
 }
 """Sub-commands by purpose. The module of the command NAME defines ``NAME_arguments(add)`` and
-``NAME_command(options)``, which returns the exit code, or None for 0."""
+``NAME_command(options)``. The latter returns the exit code; None means 0."""
 COMMANDS = [name for group in GROUPS.values() for name in group]
 MODULES = {
     "procedures": ("test", "commission"),

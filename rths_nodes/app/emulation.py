@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Emulated rig for the port ``udp``: the receiver of a real target, connected to the scenario's simulated rig.
+"""Emulated rig for the port ``udp``: the receiver of a laboratory rig, connected to the scenario's simulated rig.
 
-The receiver is the C code for laboratory targets. In lockstep each tick waits for its command, and the results
-are bit-identical to the results with the port ``simulator``.
+The receiver is the C code that also runs in the laboratory. In lockstep each tick waits for its command, and the
+results are bit-identical to the results with the port ``simulator``.
 
 A misbehaviour of the rig or its network is written KIND@SAMPLE or KIND@SAMPLE:N. A planted fault is not reported:
 commissioning must detect it.
@@ -73,7 +73,7 @@ MISBEHAVIOURS = {
     INTERLOCK: (0, "the interlock of the rig opens"),
     HYDRAULICS: (0, "the pressure is switched to N (0: off, 1: low, 2: high)"),
 }
-"""Default N and meaning of each kind of fault."""
+"""Default N and description of each kind of misbehaviour."""
 _LONGEST = 1_000_000
 _MISBEHAVIOUR = re.compile(r"(\w+)@(\d{1,9})(?::(\d{1,9}))?", re.ASCII)
 
@@ -192,7 +192,7 @@ LONGEST_S = 9.9
 
 
 class Planted:
-    """Planted faults. Raises ConfigError for an unknown fault, or for swapped axes on a rig with one axis."""
+    """Planted faults. Raises ConfigError for an unknown fault, or for swapped axes on a rig with a single axis."""
 
     def __init__(self, kinds: Sequence[str], n_axes: int) -> None:
         for kind in kinds:

@@ -55,7 +55,7 @@ class RunResult:
     timing: Data
     integrator: Data = field(default_factory=dict)
     messages: Data | None = None
-    """Lost messages by topic, and whether the recording is complete; None without a recorder."""
+    """Lost messages by topic, and whether the recording is complete; None if there was no recorder."""
     recording: Path | None = None
     run: Run | None = None
     notes: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ class RunResult:
     faults: tuple[str, ...] = ()
     engine: str = ""
     assembly: Assembly | None = field(default=None, repr=False)
-    """Unused second assembly of the scenario after a run with kernels; None after any other run."""
+    """Second, unused assembly of the scenario after a run with kernels; None after any other run."""
     delays: list[Delay] = field(default_factory=list, repr=False)
     """Delays of the measured displacements, by axis; only after a ``brief`` run with kernels, otherwise empty."""
 

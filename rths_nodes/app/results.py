@@ -56,7 +56,7 @@ class Run(run.Run):
 
     @property
     def samples(self) -> int:
-        """Number of the last sample, as in ``rths run`` and the report. Row 0 is the state before the test."""
+        """Number of the last sample. Row 0 is the state before the test."""
         return max(0, len(self.time) - 1)
 
     def _length(self) -> str:

@@ -112,7 +112,6 @@ class Printer:
         return printed
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait, at most ``seconds``, until everything is printed."""
         wait([self.say(None)], seconds)
 
     def _print(self) -> None:

@@ -5,10 +5,10 @@ During a test :class:`Writer` appends to a journal and passes it to the operatin
 an append-only MCAP file (https://mcap.dev/spec) without chunks, index or footer. If the recorder is killed, at
 most the last 0.1 s is lost, and all complete records can be read.
 
-:func:`index`, called by ``close`` or, after a crash, by :func:`recover`, copies the records into an indexed file,
-writes ``metadata.yaml`` (rosbag2, version 9) and finally replaces the journal with the copy. A crash before the
-replacement leaves the journal unchanged. A damaged indexed file is rebuilt in the same way; the original is kept.
-:func:`read` reads both forms.
+:func:`index` copies the records into an indexed file, writes ``metadata.yaml`` (rosbag2, version 9) and finally
+replaces the journal with the copy. ``close`` calls :func:`index`; after a crash, :func:`recover` does. A crash
+before the replacement leaves the journal unchanged. A damaged indexed file is rebuilt in the same way; the
+original is kept. :func:`read` reads both forms.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ class Writer:
 class Inventory:
     """Collects the contents of a file from its records.
 
-    ``counts`` are the numbers of messages by channel number; ``stated`` are these numbers according to the index.
+    ``counts`` has the number of messages of each channel; ``stated`` has these numbers according to the index.
     """
 
     def __init__(self) -> None:
@@ -309,7 +309,7 @@ class Inventory:
         self.information: dict[str, str] = {}
         self.distribution = ""
         self.bag_metadata = ""
-        """Text of ``metadata.yaml`` without its top-level key, as stored in an indexed file."""
+        """Text of ``metadata.yaml`` in an indexed file, without its top-level key."""
 
     def add(self, opcode: int, content: bytes) -> None:
         """Read a record. Raises ValueError if the record is damaged or belongs to an unknown channel."""
@@ -403,7 +403,6 @@ class _Copy(Inventory):
             self._writer.add_metadata(INFORMATION, record.metadata)
 
     def finish(self, file_name: str) -> str:
-        """Complete the file and return the text of its ``metadata.yaml``."""
         topics = [
             {"topic_metadata": self._topic_metadata(channel), "message_count": self.counts[number]}
             for number, channel in self.channels.items()
@@ -545,8 +544,8 @@ class Bag:
 def read(path: Path | str) -> Bag:
     """Open the recording at ``path``.
 
-    An unfinished journal is read without an index; ``notes`` describe the journal. Raises ConfigError if the file
-    is unreadable, or if an indexed recording is damaged or its index has no message counts.
+    An unfinished journal is read without an index, and ``notes`` describe it. Raises ConfigError if the file is
+    unreadable, or if an indexed recording is damaged or its index has no message counts.
     """
     file = recording(path)
     inventory = Inventory()

@@ -25,7 +25,7 @@ _NUMBERS = itertools.count()
 
 
 def now() -> str:
-    """Return the local time with its offset, as in records."""
+    """Return the local time with its UTC offset, in ISO 8601."""
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 

@@ -36,12 +36,11 @@ from rths_nodes.recording.run import Run, assembled, widths
 Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
-"""Limits for finding a layout. ``_LENGTHS``: tried message lengths. ``_TRIED``: messages of each length."""
+"""Limits of the search for a layout. ``_LENGTHS``: lengths of messages. ``_TRIED``: messages per length."""
 
 BATCH = 4096
 SPARSE, SILENT = 10, 100_000
-"""A history has at most SPARSE rows per received message, plus SILENT rows. Messages with larger numbers are
-skipped."""
+"""A history has at most ``SPARSE`` rows per received message, plus ``SILENT`` rows; other messages are skipped."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:

@@ -169,8 +169,8 @@ class Contents:
 
     The iteration yields opcode and content, up to the end of the file's complete part. Damage raises
     RecordingError; if ``lenient`` is true, a damaged chunk is skipped. ``size`` is the length of the valid part of
-    the file, bytes. After the iteration, ``damage`` describes the damage, ``end`` is the end (byte) of the
-    complete part, and ``lost_bytes`` is the number of bytes that were skipped or follow the end.
+    the file, bytes. After the iteration, ``damage`` describes the damage, and ``end`` is the end (byte) of the
+    complete part. ``lost_bytes`` is the number of bytes that were skipped or follow the end.
     """
 
     def __init__(self, stream: IO[bytes], size: int, lenient: bool = False) -> None:

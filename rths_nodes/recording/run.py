@@ -147,7 +147,7 @@ class Run:
     """Quantities of the updated model ``(n, len(updating_names))``, one row for each time in ``updating_time``."""
     notes: tuple[str, ...] = ()
     loads: Loads | None = None
-    """Data of the force axes, which the other arrays omit; None without force axes."""
+    """Data of the force axes, which the other arrays omit; None if there are no force axes."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -302,7 +302,7 @@ def widths(n_axes: int, n_dof: int, n_state: int, modes: bool = False) -> dict[s
 
 
 class Collector:
-    """Collects a Run of an embedded test in memory, as a sink of the loop."""
+    """Sink of the loop that collects a Run of an embedded test in memory."""
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
         """Raise ConfigError if the histories of the test do not fit into memory."""
@@ -326,7 +326,7 @@ class Collector:
         }
 
     def whole(self, rows: Mapping[str, Mapping[str, Array]]) -> None:
-        """Store the histories of the first samples, by stream and field. Energies are unknown."""
+        """Store the histories of the first samples, by stream and field. Their energies are unknown."""
         unknown = np.full((len(rows["target"]["displacement"]), 1), math.nan)
         self._whole = {**rows, "target": {**rows["target"], **dict.fromkeys(ENERGIES, unknown)}}
         self._last_sample, self._last_step = len(rows["measurement"]["flags"]) - 1, len(unknown) - 1
@@ -428,7 +428,7 @@ LONGEST_FIELD = 31
 
 
 class History(NamedTuple):
-    """Holds the ``values`` of a quantity, ``(n,)`` or ``(n, len(columns))`` in ``unit``, and column names."""
+    """Values of a quantity in ``unit``, ``(n,)`` or ``(n, len(columns))``, and column names."""
 
     name: str
     values: Array

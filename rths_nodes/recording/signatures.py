@@ -34,7 +34,7 @@ HEAD = (
 class Signature:
     """Signature for a caution. The ``date`` is in ISO 8601.
 
-    ``responsible`` is the person who consented; only in files of versions up to 0.9.0.
+    ``responsible`` is the person who consented. It is only in files of versions up to 0.9.0.
     """
 
     caution: str
@@ -66,10 +66,7 @@ def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
 
 
 def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date: str) -> None:
-    """Store the signed ``cautions`` in addition to earlier signatures.
-
-    Raises ConfigError if the file cannot be read or written.
-    """
+    """Add ``cautions`` to the signed cautions. Raises ConfigError if the file cannot be read or written."""
     signatures = of_rig(rig, rig_hash)
     new = [Signature(caution, by, date) for caution in sorted(cautions) if caution not in signatures]
     if not new:

@@ -17,7 +17,7 @@ from rths_nodes.loop.supervision.states import State
 
 
 class RecordingSink:
-    """Writes the messages that nodes would publish, stamped in test time, as a sink of the embedded loop.
+    """Sink of the embedded loop. Writes the messages that nodes would publish, stamped in test time.
 
     ``write`` and ``finish`` are methods of a ``Writer`` of ``recording/bag.py``. The entries ``engine`` and
     ``library`` of ``information`` change if another engine repeats the test.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of the report. These modules import matplotlib, so other modules import them only to draw.
+"""Figures of the report. These modules import matplotlib, so other modules import them only to draw.
 
 To add a figure, write a function that draws on a figure and returns title and caption, or None if there is nothing
-to draw, and add it to a table below. The figure's files are named after the function.
+to draw. Add the function to a table below. The function's name is the name of the figure's files.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ OVERLAID: tuple[Draw, ...] = (
 
 
 def drawings(tests: Recordings) -> Iterator[Drawing]:
-    """Draw the figures of one test (timing last) or of several tests, in matplotlib's current style.
+    """Draw the figures of one or several tests, in matplotlib's current style.
 
-    A figure that raises ConfigError is listed in ``left_out`` of the first test.
+    If a figure raises ConfigError, the message is stored in ``left_out`` of the first test.
     """
     chosen: Sequence[Draw] = OVERLAID
     if tests.alone:

@@ -42,7 +42,7 @@ COLUMNS = 130
 POINTS = 400
 STEPS = 120
 ROOM = 1.4
-"""Ratio of the upper end of a horizontal axis to the largest value that is marked on it."""
+"""Upper end of a horizontal axis, relative to the largest value marked on the axis."""
 TALLEST = 6.0
 """Largest drawn apparent stiffness or damping, relative to the stiffness of the spring."""
 MOST = 0.25
@@ -157,7 +157,6 @@ def _marks(panel: Axes, now: float, limit: float | None, unit: str) -> None:
 SEEN = 0.5
 """Smallest coherence at which the phase is meaningful."""
 LOWEST = 1e-6
-"""Smallest drawn magnitude."""
 MEASURED: Look = {"color": FAINT, "lw": 2.2, "label": "measured"}
 FITTED: Look = {"color": INK, "lw": 0.9, "label": "fitted"}
 
@@ -241,7 +240,7 @@ def _by_amplitude(tests: Sequence[Cyclic]) -> dict[str, list[Cyclic]]:
 
 ERRORS = {"error": "measured", "noise": "noise", "residual": "repeatable", "true": "true displacement"}
 ZOOM = 2.0
-"""Displayed duration of the last run, around its strongest motion, s."""
+"""Displayed duration of the last run, s."""
 
 
 def iteration(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) -> Drawing:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Style of all figures; figures with panels, a legend and tables of their curves; files; histories of tests."""
+"""Common code of all figures: styles, panels, legends, files, and histories of one or several tests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SHADES = (
     (FLAG_SATURATED, "sensor saturated", "#56B4E9", "++"),
     (FLAG_TRIPPED, "safe stop", "#D55E00", "xxx"),
 )
-"""Kinds of flagged stretches: flag, name, colour, and hatch for greyscale prints."""
+"""Flagged intervals that are shaded: flag, name, colour, and hatch for greyscale prints."""
 TICKS = {"major.size": 0.0, "color": "#555555", "labelcolor": INK}
 STYLE: Data = {
     "svg.fonttype": "none",
@@ -87,7 +87,7 @@ STYLE: Data = {
 }
 STYLE |= {f"{axis}tick.{key}": value for axis in "xy" for key, value in TICKS.items()}
 ON_PAGE = STYLE | {"font.size": 9.0}
-"""Style on a test's page, which phones and paper show at a reduced size."""
+"""Style for the page of a test. Phones and paper show the page at a reduced size."""
 INCH = 25.4
 PRINT = {
     "font.size": 7.5,
@@ -149,12 +149,12 @@ P = ParamSpec("P")
 Words = tuple[str, str]
 """Title and caption of a figure."""
 WIDTH, NARROW, PANEL, HIGHEST = 7.4, 0.75, 56.0, 247.0
-"""``WIDTH``: width on the screen, inches. ``NARROW``: factor on the panel height if a row of panels must wrap.
-``PANEL``, ``HIGHEST``: smallest width of a panel and largest height of a figure on paper, mm."""
+"""``WIDTH``: width of a figure on the screen, inches. ``NARROW``: factor on the height of panels if a row wraps.
+``PANEL``: smallest width of a panel on paper, mm. ``HIGHEST``: largest height of a figure on paper, mm."""
 BOTTOM, LINE, LETTER, UPRIGHT, BESIDE = 0.25, 0.18, 0.0085, 0.008, 6.6
-"""``BOTTOM``, ``LINE``: heights of the lowest axis label and of a legend line, inches. ``LETTER``, ``UPRIGHT``:
-widths of a letter in a legend and in a vertical label, inches per point of font size. ``BESIDE``: width of the
-line and gaps of a legend entry, letters."""
+"""``BOTTOM``: height of the lowest axis label, inches. ``LINE``: height of a legend line, inches. ``LETTER``:
+width of a letter in a legend, inches per point of font size. ``UPRIGHT``: the same in a vertical label.
+``BESIDE``: width of the line and gaps of a legend entry, letters."""
 TALL = 8.0
 """Height above which a figure would be unreadable on half a sheet, inches."""
 RASTER, DOTS, SHADED = 12_000, 300, 700
@@ -185,10 +185,9 @@ class Drawing(Figure):
     def panels(
         self, rows: int, columns: int = 1, height: float = 1.3, width: float = WIDTH, **options: Any
     ) -> NDArray[np.object_]:
-        """Return panels ``(rows, columns)``, ``height`` inches high.
+        """Return panels ``(rows, columns)``, each ``height`` inches high. On narrow paper, a row of panels wraps.
 
-        ``width`` is the width on the screen, inches. On narrow paper, a row of panels wraps. ``options`` belong
-        to ``Figure.subplots``.
+        ``width`` is the width of the figure on the screen, inches. ``options`` are passed to ``Figure.subplots``.
         """
         width = printed() or width
         across = beside(columns)
@@ -213,9 +212,9 @@ class Drawing(Figure):
         rows: slice | None = None,
         **look: Any,
     ) -> None:
-        """Draw ``values`` ``(n,)`` versus ``base``, or versus the column ``over``, with gaps at NaN.
+        """Draw ``values`` ``(n,)`` versus ``base`` or, if set, versus the column ``over``. NaN is a gap.
 
-        ``rows`` selects the drawn samples; the table has all samples under the heading ``head``.
+        ``rows`` selects the drawn samples. The table has all samples, under the heading ``head``.
         """
         if over is not None:
             self.record(base, *over)
@@ -233,7 +232,6 @@ class Drawing(Figure):
         panel.fill_between(base.values[: ends.shape[1]], *ends, lw=0.0, **look)
 
     def record(self, base: Base, head: str, values: Array) -> None:
-        """Add a column ``values`` ``(n,)`` to the table of ``base``."""
         for other, columns in self.tables:
             if base[::2] == other[::2] and np.array_equal(base.values, other.values):
                 columns.setdefault(head, values)
@@ -241,9 +239,9 @@ class Drawing(Figure):
         self.tables.append((base, {head: values}))
 
     def finish(self) -> None:
-        """Wrap and align the vertical labels, and draw one legend for all panels without a legend.
+        """Wrap and align the vertical labels, and draw one legend for all panels that have none.
 
-        The heading is drawn above the legend on the screen; on paper the heading belongs in the caption.
+        On the screen, the heading is drawn above the legend. On paper, the heading belongs in the caption.
         """
         entries: dict[str, Artist] = {}
         letters = (self.get_figheight() - BOTTOM) / (UPRIGHT * float(matplotlib.rcParams["font.size"]))
@@ -304,7 +302,7 @@ def svg(figure: Figure, title: str) -> str:
 
 
 def beside(columns: int) -> int:
-    """Return how many of ``columns`` panels fit side by side on paper of the current width; on the screen, all."""
+    """Return the number of panels, at most ``columns``, that fit side by side on paper. On the screen, all fit."""
     width = printed()
     return columns if width is None else max(1, min(columns, int(width * INCH / PANEL)))
 
@@ -330,7 +328,6 @@ def label(name: str, unit: str) -> str:
 
 
 def on_page(figures: Iterable[Drawing]) -> list[Drawing]:
-    """Draw the lazily created ``figures`` as SVG for a page."""
     with in_style(ON_PAGE):
         drawn = []
         for figure in figures:
@@ -340,7 +337,6 @@ def on_page(figures: Iterable[Drawing]) -> list[Drawing]:
 
 
 def for_print(figures: Iterable[Drawing], millimetres: float) -> list[Drawing]:
-    """Draw the lazily created ``figures`` for paper ``millimetres`` wide."""
     with in_style(millimetres):
         return [*figures]
 
@@ -360,10 +356,9 @@ def write_figures(figures: Sequence[Drawing], folder: Path, kind: str) -> None:
 
 
 def write_curves(figures: Sequence[Drawing], folder: Path) -> None:
-    """Write all samples of the curves of each figure to ``folder`` as CSV.
+    """Write all samples of the curves to ``folder`` as CSV, the independent variable first.
 
-    The first column is the independent variable; an empty cell is a gap in the curve. Curves with different time
-    axes are in separate files.
+    An empty cell is a gap in the curve. Curves with different time axes are in separate files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for figure in figures:
@@ -383,12 +378,13 @@ def tables(figure: Drawing) -> list[tuple[str, dict[str, Array]]]:
 
 
 class Row(NamedTuple):
-    """Quantity over time: name, unit, looks of its histories by name, and base and histories of each test.
+    """Quantity over time, drawn for each test.
 
-    Histories are ``(n,)``, one for each look, and empty for a test that lacks them; a history ``(2, n)`` is a
-    filled range. Faint and dashed lines mark the value ``aim`` and the finite ``limits``. ``dots`` marks the
-    samples of a short history. ``heads`` are the headings of the histories in a table, if they differ from name,
-    look and unit; ``lower`` or ``upper`` replaces ``{}`` in the heading of a range.
+    ``looks`` has the look of each history. ``bases`` and ``shown`` have the base and the histories of each test. A
+    history is ``(n,)``, or ``(2, n)`` for a filled range; it is empty if a test lacks it. A faint line marks
+    ``aim``, dashed lines mark the finite ``limits``. ``dots`` marks the samples of a short history. ``heads`` are
+    headings of columns, by default the name, look and unit. ``lower`` or ``upper`` replaces ``{}`` in the heading
+    of a range.
     """
 
     name: str
@@ -405,7 +401,7 @@ class Row(NamedTuple):
 class Recordings:
     """A single test, or several overlaid tests.
 
-    ``of`` and ``run`` belong to the first test. For a single test, each axis has a colour, flagged stretches are
+    ``of`` and ``run`` belong to the first test. For a single test, each axis has a colour, flagged intervals are
     shaded, and time is the time of the recording. For several tests, each test has a colour and each axis has a
     panel.
     """
@@ -437,7 +433,7 @@ class Recordings:
         return name if self.alone else f"{test.name}: {name}"
 
     def over_time(self, figure: Drawing, rows: Sequence[Row], height: float = 1.2) -> list[Axes]:
-        """Draw each row in one panel or, for several tests, in one panel per look. Omit empty panels."""
+        """Draw each row in one panel or, for several tests, in one panel per look. Empty panels are omitted."""
         numbers = range(max((len(row.looks) for row in rows), default=0))
         groups = [numbers] if self.alone else [range(n, n + 1) for n in numbers]
         parts = [(row, [n for n in group if n < len(row.looks)]) for group in groups for row in rows]
@@ -457,7 +453,7 @@ class Recordings:
     def curves(
         self, figure: Drawing, panel: Axes, row: Row, number: int, rows: slice | None = None, name: str = ""
     ) -> None:
-        """Draw history ``number`` of each test, the first in front. ``rows`` is as in :meth:`Drawing.curve`."""
+        """Draw history ``number`` of each test. ``rows`` is as in :meth:`Drawing.curve`."""
         suffix, look = suffix_of(row.looks, number), [*row.looks.values()][number]
         for depth, (test, base, histories) in enumerate(zip(self.tests, row.bases, row.shown, strict=True)):
             if len(history := histories[number]):
@@ -476,7 +472,7 @@ class Recordings:
                 figure.curve(panel, base, head, history, rows=rows, **style)
 
     def time(self, panel: Axes, title: str) -> None:
-        """Shade flagged stretches of a single test, widen short stretches, and label the panel."""
+        """Label the panel and, for a single test, shade flagged intervals. Short intervals are widened."""
         run, dt, least = self.run, self.run.scenario.dt, max(1, len(self.run.time) // SHADED)
         for flag, name, colour, hatch in SHADES if self.alone else ():
             marked = (run.flags & flag) != 0

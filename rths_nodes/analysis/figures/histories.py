@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of tests: displacement, tracking, compensator, force, energy, response, loads, corridor, copies, timing.
 
-Several figures are Figs. 7, 8 and 11 of Chen & Ricles (2010).
+Several figures correspond to Figs. 7, 8 and 11 of Chen & Ricles (2010).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
 ZOOM = 2.0
 """Duration of the magnified part of the displacements, s."""
 FEW, MANY = 4, 8
-"""Largest numbers in figures of several tests. ``FEW``: degrees of freedom. ``MANY``: compensator panels."""
+"""Limits for figures of several tests. ``FEW``: degrees of freedom. ``MANY``: panels of the compensator."""
 ROUNDING = 1e-6
 """Largest residual due to rounding, %."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
@@ -332,7 +332,7 @@ def timing(figure: Drawing, tests: Recordings) -> Words | None:
 
 
 def bars(histogram: Mapping[str, object]) -> tuple[Array, Array]:
-    """Return edges (s) and counts of a recorded histogram, without empty bins at its ends."""
+    """Return edges (s) and counts of a recorded histogram. Empty bins at its ends are omitted."""
     edges, counts = (np.array(histogram.get(key, ()), dtype=float) for key in ("edges_s", "counts"))
     filled = np.flatnonzero(counts > 0.0)
     if not len(filled) or len(edges) != len(counts) + 1:
@@ -413,7 +413,7 @@ def _periods(evaluation: Evaluation) -> Array:
 
 
 AT_PEAK, AT_ZERO = 0.1, 0.04
-"""``AT_PEAK``, ``AT_ZERO``: half widths of the zooms at the peak and at the zero crossing, in target periods."""
+"""Half widths of zooms, in target periods. ``AT_PEAK``: at the peak. ``AT_ZERO``: at the zero crossing."""
 LEAST = 12
 """Smallest half width of a zoom, samples."""
 COMMAND: Look = {"color": INK, "ls": DASHES, "label": "command"}
@@ -569,7 +569,7 @@ def force(figure: Drawing, tests: Recordings) -> Words:
 def energy(figure: Drawing, tests: Recordings) -> Words:
     """Draw the running HSEM (Fig. 11 of Chen & Ricles 2010), or the energy error if the HSEM is unknown.
 
-    A second panel shows the energy balance of a single test, or the input energies (if known) of several tests.
+    A second panel shows the energy balance of a single test, or the known input energies of several tests.
     """
     running = [test.of.running for test in tests.tests]
     relative = all(np.isfinite(history.energy_error_percent).any() for history in running)
@@ -703,7 +703,10 @@ def copies(figure: Drawing, tests: Recordings) -> Words | None:
 def _parameters(
     base: Base, names: Iterable[str], shares: Array, bounds: tuple[Array, Array], released: str
 ) -> list[Row]:
-    """Return rows for mean, deviation and released value: ``shares`` ``(n, 3, m)`` of the initial values."""
+    """Return rows for the parameters: mean, deviation and released value, relative to the initial value.
+
+    ``shares`` has these values, ``(n, 3, m)``.
+    """
     looks: dict[str, Look] = {
         "one standard deviation": {"color": BAND},
         "estimate": {"color": PALETTE[0]},

@@ -86,7 +86,6 @@ def _draw(
     prefix: str = "",
     colour: Look | None = None,
 ) -> None:
-    """Draw the columns of a quantity of ``run``. ``colour`` marks one of several runs with aligned time."""
     history = histories["force" if quantity == LOOPS else quantity]
     factor, unit = UNITS.get(history.unit, (1.0, history.unit))
     x = run.time if len(history.values) == len(run.time) else run.step_time
@@ -127,7 +126,7 @@ def plot_by_label(
 
 
 class PrintFigure(Figure):
-    """Figure whose files always have the style for paper."""
+    """Figure that is always saved in the style for paper."""
 
     def savefig(self, *places: Any, **options: Any) -> None:
         with in_style(INCH * self.get_figwidth()):

@@ -20,18 +20,15 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
 
 ROW, HEIGHT, ACROSS = 0.24, 2.1, 3
-"""``ROW``, ``HEIGHT``: height of a row of runs and of a panel, inches. ``ACROSS``: number of panels in a row."""
+"""``ROW``: height of a row of runs, inches. ``HEIGHT``: height of a panel, inches. ``ACROSS``: panels in a row."""
 DOTS = 1500
 """Largest number of runs drawn as dots. If there are more, only every n-th run is drawn."""
 MARKS = "osD^vP*X<>"
 TICKS = 3
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
-"""Ticks within a decade, from few to many."""
 PIECES, MOST = 12, 6
 """``PIECES``: number of intervals of a continuous factor. ``MOST``: largest number of groups in a panel."""
 SHARE, LINE = 0.7, 0.05
-"""``SHARE``: fraction of a level's width that its groups occupy. ``LINE``: distance between crosses of two groups,
-relative to the axis."""
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 SPREAD = (
     f"Dots: single runs. Bars: the middle {HIGH - LOW:g} % of the runs; {{}}: median. Crosses: runs that did not "
@@ -71,7 +68,7 @@ def ticks(least: float, most: float) -> list[float]:
 def spread(
     panel: Axes, at: Array, values: Array, edge: float, across: bool, dots: str, median: Look, bar: bool = True
 ) -> None:
-    """Draw runs of magnitude ``values`` at positions ``at``: dots, a ``bar`` from 5 to 95 %, and the median.
+    """Draw the runs at positions ``at``: magnitudes ``values`` as dots, a ``bar`` from 5 to 95 %, and the median.
 
     If ``across`` is true, magnitudes are along x, otherwise along y. ``edge`` is the upper end of this axis.
     ``dots`` is the colour of the dots, ``median`` the look of the median.
@@ -129,8 +126,8 @@ def _by_label(table: StudyTable, index: str, rows: Mapping[str, Sequence[int]], 
 def scoreboard_drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> Iterator[Drawing]:
     """Draw the figures of a ``table`` whose column ``law`` contains the ``labels``.
 
-    ``across`` is the tracking index, ``up`` the response index. If both are the same index, the figure of one
-    versus the other is omitted.
+    ``across`` is the tracking index, ``up`` the response index. If both are the same index, the figure of response
+    versus tracking is omitted.
     """
     if table.finished.any():
         laws = table.columns["law"]
@@ -206,7 +203,6 @@ def _effects(table: StudyTable, index: str, more: str) -> Drawing:
 
 
 def _effect(panel: Axes, table: StudyTable, factor: str, size: Array, edge: float, lines: Sequence[float]) -> None:
-    """Draw magnitudes versus a factor: a line through intervals if continuous, otherwise groups side by side."""
     continuous, looks = table.continuous(factor), _looks(table)
     column = table.columns[factor]
     levels = dict.fromkeys(map(shown, column))

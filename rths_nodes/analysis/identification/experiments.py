@@ -30,7 +30,7 @@ from rths_nodes.loop.scenario.force_axes import SHARE
 from rths_nodes.loop.scenario.schema import Scenario
 
 TAPER = 1.0
-"""Rise time and fall time of the noise, s; at most a tenth of the duration."""
+"""Rise time and fall time of the noise, s. Each is at most a tenth of the duration."""
 SETTLED = 1.0
 """Duration of the constant loads before the motion begins, s."""
 RAMP, SETTLING = 2, 1
@@ -47,11 +47,10 @@ WITHOUT_STRUCTURE: dict[str, object] = {
     "cases": {},
     "substeps": 1,
 }
-"""Changes of a scenario for a test whose targets are known in advance."""
+"""Changes that turn a scenario into a test whose targets are known in advance."""
 HARMONICS = 9
 POINTS = 720
 ALIKE = 1.05
-"""Largest ratio of two amplitudes that are treated as equal."""
 FEWEST = 6
 
 
@@ -159,7 +158,7 @@ def _resolved(scenario: Scenario, name: str, frequency: float) -> None:
 def _moving(
     scenario: Scenario, axis: int, motion: dict[str, object], duration: float, word: str, semi_active: object
 ) -> Scenario:
-    """Return the scenario without structure, compensator and ground motion, in which only ``axis`` moves.
+    """Return the scenario with motion of ``axis`` only, without structure, compensator and ground motion.
 
     A scaled specimen is driven and loaded at its own scale.
     """
@@ -191,7 +190,7 @@ def _moving(
 
 
 def loaded_at(scenario: Scenario) -> float:
-    """Return the time (s) at which all loads have settled, rounded up to a sample; 0 without loads."""
+    """Return the time (s) at which all loads have settled, rounded up to a sample; 0 if there are no loads."""
     longest = 0.0
     for name in scenario.force_axes:
         load, limits = scenario.axes[name].own_load, scenario.axes[name].limits
@@ -244,8 +243,8 @@ class Cyclic:
 class Equivalent:
     """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests.
 
-    The ranges hold the smallest and the largest value in the individual tests. Jacobsen's dashpot,
-    ``Cyclic.damping``, also represents the energy of the other harmonics.
+    The ranges hold the smallest and the largest value in a single test. ``Cyclic.damping`` (Jacobsen) also
+    represents the energy of the other harmonics.
     """
 
     stiffness: float

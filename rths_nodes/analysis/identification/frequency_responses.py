@@ -41,11 +41,10 @@ Orders = NDArray[np.intp]
 NONE = -1
 HIGHEST = len(DERIVATIVES) - 1
 EXACT = 1e-10
-"""Largest relative error that is attributed to rounding."""
 FEWEST = 4
 """Smallest number of averaged spectral lines; a single line always has coherence 1."""
 WORST_CONDITION = 1e12
-"""Condition number of the commands' power matrix above which the axes are not driven separately."""
+"""Condition number of the power matrix of the commands, above which the axes were not driven separately."""
 ENDS, STILL = 10, 1e-3
 """A command begins and ends at rest if its first and last ``ENDS`` samples vary by at most ``STILL`` times its
 range."""
@@ -68,7 +67,7 @@ NORMAL_95 = 1.96
 EQUAL = 0.7
 """Weighted rms residual below which models are equally good."""
 PASSES = 2
-"""Largest number of refinements of a model by its own prediction of the motion between samples."""
+"""Largest number of times that a model is refined."""
 FAST = 0.1
 """Initial lag of an additional pole, relative to the lag of the model."""
 
@@ -101,8 +100,8 @@ class InverseFit(NamedTuple):
     """Coefficients of displacement, velocity, acceleration and jerk, ``(4, n_axes, n_axes)``."""
     orders: Orders
     error: Array
-    """Weighted rms error of the inverse relative to the diagonal element of the row, ``(n_axes, n_axes)``. After
-    :func:`identify`: error of the response, relative to the diagonal element of the column."""
+    """Weighted rms error of the inverse, relative to the diagonal element of the row, ``(n_axes, n_axes)``. After
+    :func:`identify`, the error of the response, relative to the diagonal element of the column."""
 
     def response(self, frequency: Array) -> Complex:
         """Return displacement over command, ``(f, n_axes, n_axes)``, at ``frequency`` (Hz)."""
@@ -116,7 +115,7 @@ def frequency_response(
 
     In each interval of ``resolution`` (Hz), a response that is linear in the frequency is fitted to all spectral
     lines (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their
-    transients are fitted, too, because transients are as smooth as the response. Raises ValueError if the shapes
+    transients are also fitted, because transients are as smooth as the response. Raises ValueError if the shapes
     of histories differ, if the band has too few frequencies, or if the experiments do not drive every axis
     separately.
     """
@@ -157,9 +156,9 @@ def _spectra(
     """Return S_uu ``(f, m, m)``, S_xu ``(f, n, m)``, S_xx ``(f, n)`` and the number of spectral lines.
 
     These are sums over the lines between successive ``edges`` (Hz), with inputs u and displacements x. The first
-    inputs are the ``n`` commands and, unless all commands begin and end at rest, the ``transients`` (1 for this
-    experiment, 0 for the others). The other inputs are the first inputs multiplied by the position of the line
-    between its two edges, from -1 to 1.
+    inputs are the ``n`` commands and the ``transients`` (1 for this experiment, 0 for the others). If all commands
+    begin and end at rest, there are no transients. The other inputs are the first inputs multiplied by the
+    position of the line between its two edges, from -1 to 1.
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:
@@ -271,7 +270,6 @@ def identify(
     fits = [entry_fits(first.without_delay(float(late))) for late in delays]
 
     def settled(relative: float, start: InverseFit, late: float) -> _Candidate:
-        """Return the model, refined by its own prediction of the motion between samples."""
         candidate = _refined(first, relative, start, late, delay is not None)
         for _ in range(PASSES):
             model = candidate[0]
@@ -304,7 +302,7 @@ def identify(
 
 
 def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identified | None) -> FrequencyResponse:
-    """Return the response without the effect of hold and sampling, as predicted by ``model``.
+    """Return the response without the effect of hold and sampling; ``model`` predicts this effect.
 
     Without a model, only the spectrum of the hold is removed. A held command acts half a sample early, because it
     is held over the preceding sample.
@@ -338,7 +336,6 @@ def _stable(fit: InverseFit) -> bool:
 def _best_start(
     fits: Sequence[EntryFits], delays: Array, count: int, orders: Orders | None, highest: int
 ) -> tuple[InverseFit, float]:
-    """Return the polynomials of degree up to ``highest`` and the delay (s) with the best criterion of Schwarz."""
     starts = [fit_of(entry, count, orders, highest) for entry in fits]
     criteria = []
     for fit in starts:
@@ -349,7 +346,7 @@ def _best_start(
 
 
 def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
-    """Return ``lower`` with an additional fast pole, whose lag is subtracted from the delay."""
+    """Return ``lower`` with an additional fast pole. The lag of this pole is subtracted from the delay."""
     fit = lower.fit
     lag = FAST * abs(float(np.trace(fit.coefficients[1]) / np.trace(fit.coefficients[0])))
     coefficients = fit.coefficients.copy()
@@ -445,8 +442,8 @@ def lines(
     """Return the multiples of 1 / ``period`` in ``band``, ``(f,)`` Hz, and the rig's response to them.
 
     The response is displacement over command, ``(f, n_axes, n_axes)``, computed without the first period. Raises
-    ValueError if the period is not a whole number of samples, if there are fewer than two periods, if the band
-    contains no multiple, or if axes were not driven separately.
+    ValueError if the period is not a whole number of samples, if it occurs less than twice, if the band contains
+    no multiple, or if axes were not driven separately.
     """
     samples = round(period / dt)
     if abs(samples * dt - period) > ROUNDING * period:

@@ -60,9 +60,9 @@ DAMPING = 0.7
 NOISE = 0.02
 """Default rms noise of the force, relative to the large force (``LARGE``)."""
 LARGE = 0.99
-"""Quantile of the force's magnitude that is used as the large force, because higher values may be spikes."""
+"""Quantile of the force's magnitude that counts as the large force. Higher values may be spikes."""
 UNCERTAINTY = 0.3
-"""Default relative standard deviation of the initial values."""
+"""Default standard deviation of the initial values of parameters, relative to these values."""
 FEWEST = 100
 
 
@@ -70,8 +70,9 @@ FEWEST = 100
 class Relation:
     """Delay (s) and amplitude ratio of a displacement relative to another displacement.
 
-    ``delay`` is at the peak of the correlation, NaN above ``monitor.longest_delay``. The ``fei`` fields are the
-    frequency evaluation index. The ``sine`` fields describe a fitted sine, None if there is none.
+    ``delay`` is at the peak of the correlation; it is NaN if it exceeds ``monitor.longest_delay``. The ``fei``
+    fields are the frequency evaluation index. The ``sine`` fields describe a fitted sine; they are None without a
+    sine.
     """
 
     delay: float
@@ -313,8 +314,8 @@ def usable(run: Run) -> int:
 def axis_models(run: Run) -> dict[str, AxisModel]:
     """Return the model of each moving axis, from the :func:`usable` samples.
 
-    Raises ConfigError if axes are coupled (except by loads), if the recording is too short, or if an axis does not
-    move.
+    Raises ConfigError if axes are coupled by more than their loads, if the recording is too short, or if an axis
+    does not move.
     """
     if run.scenario.rig is not None and (run.loads is None or len(run.axes) > 1):
         raise ConfigError("rig: a rig with coupled axes cannot be identified from a recording")
@@ -345,7 +346,7 @@ def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Ar
     """Return displacement and force at the same instants, from histories ``(n,)`` of the same samples.
 
     The delay of the load cell is removed, so the last samples are omitted. The displacement is filtered like the
-    force; otherwise the lag of the filter would appear as negative damping.
+    force, because the lag of the filter would otherwise appear as negative damping.
     """
     delay = axis.sensors.force_delay
     return filtered(moved, low_pass(axis, dt))[: len(moved) - delay], force[delay:]

@@ -55,7 +55,7 @@ HELD = "held"
 """Verdict if the next run would exceed its bounds. Every verdict ends the iteration."""
 RISES = 2
 SOFTER = 0.05
-"""Largest permitted relative loss of a specimen's force for the same motion since the first run."""
+"""Largest permitted loss of a specimen's force for the same motion, relative to the first run."""
 TOLERANCE = 0.5
 """Default tolerance of the error, % of the rms of the target."""
 AT_FLOOR = 2.0
@@ -196,8 +196,8 @@ def beyond_elastic(number: int, reached: Mapping[str, Peaks], elastic: Mapping[s
 class Substructure:
     """Computes complete histories of a numerical substructure, with one step per sample.
 
-    Raises ConfigError if structure or setup is nonlinear, the structure is too large, or the experimental part is
-    unknown.
+    Raises ConfigError if the structure or the setup is nonlinear, if the structure is too large, or if the
+    experimental part is unknown.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -224,10 +224,9 @@ class Substructure:
         self._ground, self._own = assembly.external_force, parts.numerical
         self._numerical = LinearResponse(self._own, self._axes, self.dt)
         self.predicted = self._with(parts.experimental).motion(assembly.force_on_whole)
-        """Motion of the axes for the declared structure in one piece, ``(samples, 3, n_axes)``."""
+        """Motion of the axes, ``(samples, 3, n_axes)``, for the declared structure computed in one piece."""
         self.reference: Array | None = None
-        """Displacement with the simulated specimens, ``(samples, n_axes)`` m; None unless each axis has a linear
-        specimen."""
+        """Displacement with the simulated specimens, ``(samples, n_axes)`` m; None if a specimen is not linear."""
         if scenario.rig is None and all(_linear(axis.specimen) for axis in scenario.axes.values()):
             specimens, source = of_axes(scenario, {})
             if source == MODEL:

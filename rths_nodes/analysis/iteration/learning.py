@@ -4,8 +4,8 @@
     u_j = u_1 + W (L z_j - u_1) + w_j    w_j+1 = Q (w_j + L (z_j - y_j))    w_1 = W (u_1 - L z_1)
 
 with the target z_j, the commands u_j, the measured displacements y_j and the learned commands w_j of run j
-(Arimoto, Kawamura & Miyazaki 1984; Bristow, Tharayil & Alleyne 2006 for Q and L with a feedforward command). Q and
-W are low-pass filters. The inverse of the rig,
+(Arimoto, Kawamura & Miyazaki 1984). Q and L are combined with a feedforward command as in Bristow, Tharayil &
+Alleyne (2006). Q and W are low-pass filters. The inverse of the rig,
 
     L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
 
@@ -39,14 +39,12 @@ WORST = 0.5
 KNOWN = 0.3
 """Largest permitted |1 - L T|, without noise, in the band of W."""
 EXPECTED = 0.02
-"""Fraction of the commands that a usable L leaves unexplained; sets the weights of the fit."""
+"""Fraction of the commands that a usable L leaves unexplained. The weights of the fit depend on it."""
 QUIET = 1e-6
-"""Relative power of the commands in a band below which the fit ends."""
+"""Smallest power of the commands in a band, relative to the strongest band. The fit ends at a weaker band."""
 LONGEST, TRIED = 1.25, 11
-"""``LONGEST``: longest delay in the search, relative to the delay of best correlation. ``TRIED``: number of
-delays."""
+"""``LONGEST``: longest delay in the search, relative to the best correlation. ``TRIED``: number of delays."""
 PASSES = 4
-"""Number of fits; each fit weights the noise by L of the previous fit."""
 WIDTH = 2.0 ** (1.0 / 3.0)
 LEAST_LINES = 12
 
@@ -228,7 +226,7 @@ def _of_axis(
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
     """Return the ratio of the unexplained commands ``rest`` to ``u``, for the worst axis in each band, ``(m, 2)``.
 
-    The first column includes the noise; the second does not, because it uses the targets ``z``.
+    The first column includes the noise. The second column is free of noise, because it uses the targets ``z``.
     """
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Self-contained HTML pages without scripts: about a test, several tests, a procedure, a commissioning, a study.
 
-The figures are Figs. 7-11 of Chen & Ricles (2010), as inline SVG.
+The figures correspond to Figs. 7-11 of Chen & Ricles (2010), as inline SVG.
 """
 
 from __future__ import annotations
@@ -371,10 +371,7 @@ Compared = tuple[str, Run, OfProcedure | None]
 
 
 def write_comparison(tests: Sequence[Compared], path: Path) -> Recordings:
-    """Write the page that compares ``tests`` with the first test, and return the tests.
-
-    Raises ConfigError if the tests cannot be compared.
-    """
+    """Write the page that compares ``tests`` with the first test. Raises ConfigError if this is impossible."""
     check({name: run for name, run, _ in tests})
     aligned = [Aligned(name, Evaluation(run)) for name, run, _ in tests]
     drawn = Recordings([test for test in aligned if test.drawable])
@@ -483,7 +480,6 @@ def _cautions_of_times(first: Aligned, other: Aligned) -> list[str]:
 
 
 def _largest(first: Aligned, other: Aligned, by_curve: Mapping[str, Difference]) -> str:
-    """Return a sentence about the largest difference of a measured displacement."""
     start = "displacement of "
     moved = {name.removeprefix(start): row for name, row in by_curve.items() if name.startswith(start)}
     if not moved:
@@ -496,7 +492,7 @@ def _largest(first: Aligned, other: Aligned, by_curve: Mapping[str, Difference])
 
 
 def write_sheet(result: Commissioning, path: Path) -> None:
-    """Write the printable sheet about a commissioning. The sheet is a draft until two persons have signed."""
+    """Write the printable sheet about a commissioning. The sheet is a draft until two persons have signed it."""
     write_page(path, commissioning_sheet(result))
 
 
@@ -551,7 +547,7 @@ def _trials(result: Commissioning) -> Iterator[tuple[str, str, list[Commissionin
 
 
 WORST = 10
-"""Number of worst runs listed per index, at least one per group."""
+"""Number of worst runs listed per index; at least one run per group is listed."""
 ROWS = 100
 REASONS = 20
 
@@ -600,7 +596,6 @@ def _worst(table: StudyTable, index: str) -> list[tuple[str, str, str]]:
 
 
 def _reasons(table: StudyTable) -> list[tuple[str, str, int, str]]:
-    """Return outcome, reason, number of runs and first run of each reason why runs did not finish."""
     names: dict[tuple[str, str], list[str]] = {}
     for outcome, reason, name in zip(*(table.columns[key] for key in ("outcome", "reason", "name")), strict=True):
         if outcome != "finished":

@@ -330,7 +330,7 @@ def _mandate(mandate: Data) -> Part:
 DIFFERENCES = "; differs from rung "
 QUANTITIES = {"seconds", "unloaded"}
 UNSHOWN = ("hash", "clear")
-"""Endings of names of arguments that are not shown."""
+"""Endings of argument names. These arguments are not shown."""
 
 
 def _time_of_day(stamp: str, started: str) -> str:

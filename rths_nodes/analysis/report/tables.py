@@ -39,7 +39,7 @@ from rths_nodes.recording.run import Run
 
 
 class Row(NamedTuple):
-    """Row of a table. ``values`` has one value for each column or a single value for all columns."""
+    """Row of a table. ``values`` has a value for each column, or a single value for all columns."""
 
     title: str
     values: list[str]
@@ -286,7 +286,6 @@ _COLUMNS = (("mass, t", 1e-3), ("damping, kN s/m", KN), ("stiffness, kN/mm", KN 
 
 
 def set_up(evaluation: Evaluation, record: ProcedureRecord | None) -> list[Part]:
-    """Return the parts about the set-up; ``record`` has measured stiffnesses."""
     rest = [_sensors(evaluation.scenario), _cautions(evaluation)]
     if evaluation.scenario.structure is None:
         none = Part("Partition", words=("No structure is computed, because the displacements are prescribed.",))
@@ -437,7 +436,7 @@ def floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
 
 
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
-"""Keys of a scenario that are in the header of the page, or that concern other runs."""
+"""Keys of a scenario that are in the header of the page or concern other runs."""
 ELSEWHERE = tuple(f"rig_axis.{key}." for key in ("displacement", "force", "command", "limits"))
 """Prefixes of parameters that other tables contain."""
 SECTIONS = ("component", "section")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Growing motions of a linear loop, and values of a parameter at which a motion begins to grow.
 
-The parameters are arguments of ``characteristic``. In discrete time, only the gain is simply a factor on the
-frequency response; the limit of the natural frequencies is found by counting growing motions.
+The parameters are the arguments ``gain``, ``delay`` and ``ratio`` of ``characteristic``. In discrete time, only
+the gain is a factor on the frequency response. The limit of the natural frequencies (``ratio``) is found by
+counting growing motions.
 """
 
 from __future__ import annotations
@@ -25,22 +26,18 @@ COUNTED_PER_DECADE = 100
 LOWEST = 1e-3
 """Fraction of the lowest natural frequency at which a sweep begins."""
 LEAST_GAIN = 1e-4
-"""Smallest scale factor of the tested forces in the search, to exclude the poles of an undamped structure."""
+"""Smallest scale factor of the tested forces in the search. It excludes the poles of an undamped structure."""
 BESIDE = 1e-6
-"""Relative distance of the evaluated frequencies from a pole."""
 ROUGH = 1e-6
-"""Relative change of a root below which Newton's iteration converges quadratically."""
 NEAR = 0.2
 CORRECTED = (0.01, 0.03, 0.1, 0.3)
-"""Largest corrections of a limit of the delay, in the order of the attempts, as phases of the motion, rad."""
+"""Largest correction of a delay limit in each attempt, as a phase angle of the motion, rad."""
 FARTHEST = 16.0
 """Largest scale factor of the natural frequencies in the search. Its inverse is the smallest factor."""
 STEP = 1.03
 HALVINGS = 8
 VERIFIED = 1e-3
-"""Fraction of the range just below a limit that is not verified."""
 ASIDE = 1e-4
-"""Relative distance from a limit at which growing motions are counted."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class Crossing:
 
 
 def follow(loop: Loop, motion: complex, parameter: str, values: Array, **state: float) -> Complex:
-    """Follow the root ``motion`` (rad/s) of the loop; return the root for all ``values`` of ``parameter``."""
+    """Follow the root ``motion`` (rad/s) along ``values`` of ``parameter``; return the root for each value."""
     path = [motion]
     for value in values.tolist():
         path.append(settle(loop, path[-1], **{parameter: value}, **state))
@@ -132,7 +129,8 @@ def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_d
 def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
     """Return further delays (s), at least ``-shorter``, at which an eigenvalue of the open loop is -1.
 
-    In discrete time, e^{-s delay} of a delayed force is approximate: values are corrected by following the motion.
+    In discrete time, the factor e^{-s delay} is only approximate, so each delay is corrected by following its
+    motion.
     """
     crossings = []
     for omega, value, slope in _zeros(_open(loop), lambda values: np.abs(values) - 1.0, grid):
@@ -252,7 +250,7 @@ def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Itera
 
 
 def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> list[Crossing]:
-    """Return a list with the scale factor of all natural frequencies, nearest to 1, at which stability changes.
+    """Return the scale factor of all natural frequencies, nearest to 1, at which stability changes.
 
     The factor is above 1 for a stable loop, otherwise below 1. The list is empty if no such factor is found.
     """
@@ -284,17 +282,14 @@ def verified(loop: SampledLoop, parameter: str, limit: Crossing | None, now: flo
 
 
 def _marginal(loop: SampledLoop, parameter: str, value: float, top: float = 0.0) -> float:
-    """Return the angular frequency (rad/s) nearest to a marginal motion, i.e. with the shortest Newton step."""
+    """Return the angular frequency (rad/s) with the shortest Newton step to a marginal motion."""
     grid = sweep(loop, top=top)
     values = loop.characteristic(loop.border + 1j * grid, **{parameter: value})
     return float(grid[np.argmin(np.abs(values / (np.gradient(values, grid) * grid)))])
 
 
 def _between(loop: SampledLoop, stable: Callable[[float], bool], low: float, high: float) -> Crossing:
-    """Return the limit between a stable ratio and a higher unstable ratio.
-
-    The motion is followed to the limit. If a different motion is found, the interval is halved.
-    """
+    """Return the limit between a stable ratio and a higher unstable ratio."""
     low, high = _halved(stable, low, high)
     about = Crossing(low, _marginal(loop, "ratio", low, loop.highest / low) / HZ, growing=True)
     try:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Responses of a simulated rig at small motion: impulse responses of the axes, and force loops.
 
-**Impulse responses** lead from a Target to the forces of the axes, through the parts of the test in the loop's
-order. A single Target differs from rest, by so little that every part is linear. Adaptation is off. Sensors are
-perfect except for the delay of the force.
+**Impulse responses** are the responses of the axes' forces to one Target, through the parts of the test in the
+loop's order. This Target differs from rest by so little that every part is linear. Adaptation is off. Sensors are
+perfect, but the force is delayed.
 
 **Force loops** belong to the force axes, which bear their loads. At small motion, a force loop must not change the
-forces of other axes. The loads change the stiffness of the other axes (P-Delta), whose loop is judged with the
-force axes fixed at their loads (:class:`LoadedRig`).
+forces of other axes. The loads change the stiffness of the other axes (P-Delta). The loop of these axes is judged
+with the force axes fixed at their loads (:class:`LoadedRig`).
 """
 
 from __future__ import annotations
@@ -41,21 +41,19 @@ from rths_nodes.numerical.reductions import Observation
 SMALL = 1e-9
 """Displacement (m) of the Target. Velocity and acceleration are ``SMALL`` divided by powers of the step (s)."""
 LARGER = 10.0
-"""Factor of a larger second impulse, whose response divided by this factor must be the same."""
+"""Size of a second impulse, relative to the first. The responses must have the same ratio."""
 STEEPER = 0.01
 """Largest permitted relative difference between the responses to the small and the larger impulse."""
 FADED, COMPARED = 1e-10, 1e-4
 """``FADED``: fraction of its largest value below which a response has ended. ``COMPARED``: the same for the larger
 impulse, whose response is only compared."""
 QUIET = 1.25
-"""Ratio of recorded samples to the samples before the end of a response; ``PATIENCE`` samples are added."""
 LONGEST = 200_000
 BLOCK = 64
 PATIENCE = 64
 """Number of quiet samples after which a response has ended, in addition to the memory of ramp, compensator and
 transport."""
 FED_BACK = 8
-"""Number of samples within which feedback would change the commands of a compensator."""
 MOVED = 2
 LOOP_FADED = 1e-9
 """Fraction of its largest value below which the response of a force loop has ended."""
@@ -78,9 +76,9 @@ APART = 1e-6
 
 
 class LoadedRig:
-    """Holds the force axes of ``rig`` where they bear their loads, while commands move the other axes.
+    """Holds the force axes of ``rig`` at the positions where they bear their loads. Commands move the other axes.
 
-    The force axes are at ``places`` (m), with their largest ``loads`` (N). Raises ConfigError if a specimen cannot
+    ``places`` (m) are these positions, ``loads`` (N) the largest loads. Raises ConfigError if a specimen cannot
     bear a load, or if force axes are coupled.
     """
 
@@ -113,7 +111,8 @@ class LoadedRig:
     def push(self, index: int, size: float) -> Array:
         """Advance one sample and return the forces (N) relative to the forces at rest, ``(n_axes,)``.
 
-        Force axis ``index`` is commanded ``size`` (m) from its place; all other axes are at their places.
+        Force axis ``index`` is commanded ``size`` (m) away from its position; all other axes stay at their
+        positions.
         """
         command = np.concatenate((np.zeros(self._n), self.places))
         command[self._n + index] += size
@@ -369,7 +368,7 @@ class Way:
         return longest * self.scenario.dt
 
     def _load_cells(self) -> Callable[[Floats], Floats]:
-        """Return a function that delays and filters the forces of a sample, unless the commands ignore them."""
+        """Return a function that delays and filters the forces of a sample, if the commands depend on forces."""
         if not self._by_force:
             return lambda force: force
         filters = [low_pass(axis, self.scenario.dt) for axis in self.axes.values()]
@@ -470,7 +469,7 @@ def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt:
 
 
 def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
-    """Return ``values`` until they have decayed, or raise ConfigError. Values below ``noise`` are ignored."""
+    """Return decaying ``values``; ignore values below ``noise``. Raises ConfigError if they do not decay."""
     response: list[float] = []
     largest, loud = noise, 0
     for value in values:

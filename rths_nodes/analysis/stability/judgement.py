@@ -2,14 +2,15 @@
 """Stability of the loop of a test, and its margins, determined without a simulation.
 
 A delay of the rig is negative damping (Horiuchi, Nakagawa, Sugano, Konno 1996, Eq. 3). With prediction of order n,
-a spring of stiffness k under test appears with stiffness k* and damping c* at the angular frequency w (Eq. 6, in
-closed form, with phi = w delay)
+a tested spring of stiffness k appears to have stiffness k* and damping c* at the angular frequency w. In closed
+form, with phi = w delay, Eq. 6 is
 
     k*/k + j c* w/k = 1 - (1 - e^{-j phi})^{n + 1}
 
-The damping becomes negative at phi = pi/3 (n = 2) and pi/2 (n = 3). At that frequency of the *response* the spring
-appears stiffer: if the complete spring is tested, the critical *natural* frequencies w0 are w0 delay = 0.7405 and
-0.7025. Without compensation the limit is w0 delay = 2 zeta, to first order in the damping ratio zeta.
+The damping becomes negative at phi = pi/3 (n = 2) and pi/2 (n = 3). At this frequency of the *response*, the
+spring appears stiffer. If the complete spring is tested, the critical *natural* frequencies w0 are therefore w0
+delay = 0.7405 and 0.7025. Without compensation the limit is w0 delay = 2 zeta, to first order in the damping ratio
+zeta.
 
 ``doc/methods.md`` describes the methods, which are exact for the linear loop with its delays.
 """
@@ -39,14 +40,13 @@ from rths_nodes.loop.scenario.updating import USED, Copies
 from rths_nodes.numerical.structures.restoring_forces import Lawful
 
 LEAST_MARGIN = 0.2
-"""Smallest relative margin of the delay that causes no caution. This margin is twice the scatter (about 10 %) of
-identified delays of servo-hydraulic actuators."""
+"""Smallest relative delay margin without a caution. This margin is twice the scatter (about 10 %) of identified
+delays of servo-hydraulic actuators."""
 SMALL = 1e-9
 """Displacement at which no updated model yields, m."""
 STAGES = 32
 SEARCH = 64
 SAME = 1e-6
-"""Relative distance below which roots are treated as equal."""
 
 
 class DelayMargin(NamedTuple):
@@ -141,9 +141,9 @@ class Judgement:
     least_gain: Crossing | None
     assumptions: tuple[str, ...] = ()
     continuous_delay: float | None = None
-    """Critical delay with exact integrator and ramp, s; None without a limit."""
+    """Critical delay with exact integrator and ramp, s; None if there is none."""
     corners: tuple[str, ...] = ()
-    """Combinations of parameter bounds of updated models at which a motion grows, as text."""
+    """Combinations of parameter bounds of updated models, as text. At each combination, a motion grows."""
 
     @property
     def stable(self) -> bool:
@@ -155,7 +155,7 @@ class Judgement:
 
     @property
     def critical_delay(self) -> float | None:
-        """Delay of the rig (s) at the stability limit of the loop with its compensator; None without a limit."""
+        """Delay of the rig (s) at the stability limit of the loop with its compensator; None if there is none."""
         return _critical(self.delay, self.further_delay)
 
     @property
@@ -330,7 +330,7 @@ def delay_margin(scenario: Scenario) -> DelayMargin:
 
 
 def continuous_delay(scenario: Scenario) -> float | None:
-    """Return the critical delay (s) in continuous time; None without a limit or if a part has no response."""
+    """Return the critical delay (s) in continuous time; None if there is none or if a part has no response."""
     try:
         loop = continuous_loop(scenario)
         modes = modes_of(loop)
@@ -452,7 +452,7 @@ def growing_ones(
 
 
 def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> Iterator[str]:
-    """Yield each combination of parameter bounds of updated models at which a motion grows, as text.
+    """Yield, as text, each combination of parameter bounds of updated models at which a motion grows.
 
     ``impulses`` is the cache of :func:`sampled_loop`. Raises ConfigError if the stability cannot be judged.
     """
@@ -474,7 +474,7 @@ def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = 
 
 
 def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> Array:
-    """Return the elastic stiffness ``(n_dof, n_dof)`` N/m at ``shares`` of the initial parameters."""
+    """Return the elastic stiffness, ``(n_dof, n_dof)`` N/m, for ``shares`` of the initial parameters."""
     force = structure.restoring_force
     assert isinstance(force, Lawful)
     _, constants, memory = force.law

@@ -39,8 +39,8 @@ closed loop are the zeros of
     det     |                                            | / z^m,      P(z) = sum_l P_l z^{-l}
             | -P(z)/z C                I - P(z)/z D      |
 
-The determinant has no pole outside the unit circle and is 1 at infinity, so the angle by which it turns around
-zero along the unit circle gives the number of growing motions. If an integrator repeats every q steps
+The determinant has no pole outside the unit circle and is 1 at infinity. The angle by which it turns around zero
+along the unit circle therefore gives the number of growing motions. If an integrator repeats every q steps
 (:class:`Period`), z^q replaces z.
 """
 
@@ -66,19 +66,17 @@ HZ = 2.0 * math.pi
 CHANGE = 0.5
 """Largest change of the determinant's complex logarithm (magnitude, turn in rad) between adjacent points.
 
-The values at the ends of an interval do not show a turn by 2 pi, which two roots close to the interval cause. In
-the adjacent intervals, such roots change the magnitude 9-fold (e^2.2, geometric mean). The bound is less than a
-quarter of this exponent."""
+Two roots close to an interval turn the determinant by 2 pi, which the values at the ends of the interval do not
+show. In the adjacent intervals, such roots change the magnitude 9-fold (e^2.2, geometric mean). The bound is less
+than a quarter of this exponent."""
 MOST = 50_000
 ROUNDS = 60
-"""Largest number of halvings of an interval."""
 VANISHED = 1e-9
 """Magnitude of an open loop below which rounding determines the sign."""
 SLOWEST = 1e-7
 """Lowest frequency in the search, relative to the Nyquist frequency."""
 POINTS = 8_000
 HAIR = 1e-13
-"""Fraction of the highest natural frequency that just exceeds rounding errors."""
 SLOW = 1e-3
 """Fraction of the highest natural frequency at which the delay is evaluated."""
 CHANGED = 0.1
@@ -90,15 +88,14 @@ KEPT = 8
 PERIODS = 256
 KINDS = 3
 Response = Callable[[Frequencies], Complex]
-"""Function from angular frequency (rad/s), real or complex, ``(n,)``, to response, ``(n,)`` or ``(n, n_axes,
-n_axes)``."""
+"""Function from angular frequency ``(n,)`` (rad/s, may be complex) to ``(n,)`` or ``(n, n_axes, n_axes)``."""
 
 
 def turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float:
     """Return the angle by which ``function`` turns around zero along ``path``, rad.
 
     Intervals in which the logarithm of the function changes by more than ``CHANGE``, and adjacent intervals, are
-    halved repeatedly. Raises ConfigError if the halving does not end: a root is on the path, or the values are
+    halved repeatedly. Raises ConfigError if too many points are needed: a root is on the path, or the values are
     only rounding errors.
     """
     values = function(path)
@@ -176,7 +173,7 @@ class ForceLoop:
 
     @cached_property
     def further_delay(self) -> tuple[float, float] | None:
-        """Smallest further delay (s) at which a motion grows, and its frequency (Hz); None without a limit."""
+        """Smallest further delay (s) at which a motion grows, and its frequency (Hz); None if there is none."""
         delays = [
             ((math.pi + phase) % (2.0 * math.pi) / omega, omega / HZ)
             for omega, phase in self._crossings(lambda loop: np.abs(loop) - 1.0)
@@ -185,7 +182,7 @@ class ForceLoop:
 
     @cached_property
     def gain(self) -> float | None:
-        """Smallest factor above 1 on the stiffness at which a motion grows; None without a limit."""
+        """Smallest factor above 1 on the stiffness at which a motion grows; None if there is none."""
         real = [omega for omega, _ in self._crossings(lambda loop: loop.imag)]
         loop = self.open(np.array([*real, math.pi / self.dt])).real  # also real at the Nyquist frequency
         gains = -1.0 / loop[loop < -VANISHED]
@@ -317,7 +314,7 @@ class ContinuousLoop(WholeStructure):
 
     @property
     def border(self) -> float:
-        """Growth rate (rad/s) at which crossings are searched for, off the poles of an undamped structure."""
+        """Growth rate (rad/s) at which crossings are sought. It avoids the poles of an undamped structure."""
         return HAIR * self.scale
 
     @property
@@ -400,10 +397,11 @@ class Lines(NamedTuple):
         return np.asarray(values.reshape(len(angles), *self.shape))
 
     def grid(self) -> Array:
-        """Return angles (rad) from 0 to pi between which the sum changes by the fraction ``CHANGED``.
+        """Return angles (rad) from 0 to pi. Between consecutive angles the sum changes by about ``CHANGED``.
 
-        Every column has equal weight, whatever its unit. A resonance whose terms have decayed to 1e-10 at the last
-        power is several times as wide as the distance between angles.
+        ``CHANGED`` is a fraction. Every column has equal weight, whatever its unit. The angles are selected from a
+        uniform grid, which is fine compared with the width of a resonance whose terms have decayed to 1e-10 at the
+        last power.
         """
         few = len(self.blocks)
         lines = self.blocks.reshape(few, few, -1).transpose(1, 0, 2).reshape(few * few, -1)
@@ -464,7 +462,7 @@ class Impulses:
     at_once: Array | None
     """Forces that the setup adds due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, or None."""
     delay_of: Callable[[], float]
-    """Function that computes ``delay``, which is not needed to judge the stability alone."""
+    """Function that computes ``delay``. The delay is not needed to judge the stability alone."""
 
     @cached_property
     def delay(self) -> float:
@@ -515,7 +513,7 @@ class SampledLoop:
         return len(self._periods(1.0).target) // (KINDS * len(self.whole.mass))
 
     def reach(self, ratio: float) -> float:
-        """Return ``ratio``, or a factor on the natural frequencies nearer to 1 that the integrator permits."""
+        """Return ``ratio``, a factor on natural frequencies, moved towards 1 until the integrator permits it."""
         for _ in range(HALVINGS):
             if self.reaches(ratio):
                 return ratio
@@ -543,7 +541,7 @@ class SampledLoop:
 
     @property
     def border(self) -> float:
-        """Growth rate (rad/s) above which a motion is treated as growing."""
+        """Growth rate (rad/s) above which a motion counts as growing."""
         return MARGINAL * self.scale
 
     @property
@@ -565,7 +563,7 @@ class SampledLoop:
         return math.pi / (self.period * self.step)
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return the ratio of displacement to target, ``(n, n_axes, n_axes)``, without images due to the ramp."""
+        """Return displacement over target, ``(n, n_axes, n_axes)``. Images due to the ramp are excluded."""
         responses, first = self.impulses.displacements, self.impulses.first
         times = self.dt * (first + np.arange(len(responses)))
         waves = np.exp(-1j * np.multiply.outer(omega, times)) / self.per_step

@@ -31,7 +31,7 @@ from rths_nodes.mechanics.structure import is_sparse, massless, numbered
 from rths_nodes.numerical.structures.restoring_forces import LinearRestoringForce
 
 SAME = 0.01
-"""Tolerated relative difference between the tested stiffness and the stiffness that the structure declares."""
+"""Largest permitted relative difference between tested stiffness and declared stiffness of the structure."""
 MOST_STEPS = 100
 FASTEST = 1e6
 """Largest permitted phase angle of a mode per step, rad."""
@@ -49,7 +49,7 @@ def sampled_loop(
 
     ``cache`` keeps the responses from Targets to forces, which take most of the time. Scenarios that differ only
     in structure share these responses. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces the stiffness of the
-    restoring force, but not in the constants of the integrator.
+    restoring force; the constants of the integrator do not change.
     """
     assembly = Assembly(scenario)
     structure = _structure_of(assembly)

@@ -111,7 +111,7 @@ class Arguments:
         self._parser.add_argument(name, help=argparse.SUPPRESS, **more)
 
     def removed(self, **replacements: str) -> None:
-        """Refuse former options. ``replacements`` states for each option what to use instead."""
+        """Refuse former options. ``replacements`` has the replacement of each option."""
         for name, text in replacements.items():
             dest = f"removed_{name}"
             self.hidden(f"--{name.rstrip('_')}", action=_Removed, const=text, nargs="?", dest=dest)
@@ -262,7 +262,7 @@ def save_figure(options: Options, path: Path, draw: Function, *values: object) -
 
 
 def figure(options: Options) -> Path | None:
-    """Return the path of the figure file, or None without ``--figure``.
+    """Return the path of the figure file; None if ``--figure`` is not set.
 
     Raises ConfigError if an option of the figure is invalid or has no effect.
     """

@@ -427,8 +427,8 @@ def _ms(seconds: float) -> str:
 class Rehearsal(RecordingSink):
     """Measures a simulated test instead of recording it.
 
-    ``smallest`` is the smallest stroke that remains after braking, for each axis (m). ``size`` is the expected
-    size of the journal if the complete test is recorded, bytes.
+    ``smallest`` (m) is the smallest stroke that remains after braking, for each axis. ``size`` (bytes) is the
+    expected size of the journal of the complete test.
     """
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
@@ -472,8 +472,7 @@ class Rehearsal(RecordingSink):
 
 
 Rehearsals = Callable[[int], Rehearsal | None]
-"""Function that simulates the test with the given ``hops.depth``. The result is None if no simulation is
-possible."""
+"""Function that simulates the test with ``hops.depth``; it returns None if no simulation is possible."""
 
 
 # Other files

@@ -30,8 +30,7 @@ ADVICE = (
 
 RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
-"""Computing time per sample (99 % quantile) by host, s. The measured test had one axis, a recorder and a
-monitor."""
+"""Computing time per sample (99 % quantile) by host, s, for one axis with a recorder and a monitor."""
 PYTHON_STEP_S = 37e-9
 """Time of one step of an oscillator in plain Python (``benchmarks/latency.py``) on the computer of WORK_S, s."""
 MARGINAL = 0.01

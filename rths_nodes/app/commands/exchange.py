@@ -91,10 +91,7 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 
 
 def write_archive(runs: Mapping[str, Run], folder: Path) -> Iterator[Path]:
-    """Write tests in DesignSafe's layout for hybrid simulations; yield the path of each file.
-
-    Raises OSError if a file cannot be written.
-    """
+    """Write tests in DesignSafe's layout for hybrid simulations; yield the path of each file. Raises OSError."""
     from rths_nodes.analysis.report.document import write_report
 
     first = next(iter(runs.values()))

@@ -461,10 +461,7 @@ def _print_cyclic(results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, E
 def _section(
     results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
 ) -> str:
-    """Return the results as YAML text, to be inserted into the rig file ``rig``.
-
-    Raises ConfigError if the rig file would become invalid.
-    """
+    """Return the results as YAML text for the rig file. Raises ConfigError if the file would become invalid."""
     origin = {
         "scenario": scenario.name,
         "date": datetime.now(UTC).date().isoformat(),

@@ -60,10 +60,7 @@ FIGURE = ("figure", "style", "width")
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Series of runs of ``scenario``, stored in ``folder``.
-
-    ``predicted`` is true if run 1 played a predicted history.
-    """
+    """Series of runs of a scenario in ``folder``. ``predicted`` is true if run 1 played a predicted history."""
 
     folder: Path
     scenario: Scenario

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that judge or predict a test by simulation.
+"""Commands that judge or predict a test before it is run.
 
 ``rths stability``: judge whether the loop of a test is stable, without running the test.
 
@@ -136,10 +136,7 @@ def predicted(
 
 
 def histories(run: Run) -> Array:
-    """Return displacement (m), force (N) and energy (J) at every sample, ``(3, n, n_axes)``.
-
-    The values are NaN during a soft start.
-    """
+    """Return displacement (m), force (N) and energy (J), ``(3, n, n_axes)``; NaN during a soft start."""
     first = Evaluation(run).first_sample
     base = max(0, first - 1)
     result = np.full((3, *run.displacement.shape), np.nan)

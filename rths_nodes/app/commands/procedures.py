@@ -429,7 +429,7 @@ class AtTerminal:
         return self._dialogue.yes(self._numbered(question))
 
     def settle(self) -> None:
-        """Wait for Enter if the operator did not answer before the motion ended."""
+        """Wait for Enter if the motion ended before the operator answered."""
         if self._asking is not None and not self._asking.done():
             self._settling = True
             print("Press Enter: ", end="", file=sys.stderr, flush=True)

@@ -79,7 +79,6 @@ def _check(options: arguments.Options, out: Path) -> None:
 
 
 def _write_page(options: arguments.Options, inputs: Sequence[Path], out: Path) -> Recordings | None:
-    """Write the page and return the tests on it, or None if the page has no histories."""
     from rths_nodes.analysis.figures.drawing import Recordings
     from rths_nodes.analysis.report import document
 

@@ -229,7 +229,6 @@ def _print_comparison(name: str, results: Sequence[Result]) -> None:
 
 
 def _published(result: Result, axis: str, first: bool, key: str) -> float | None:
-    """Return the published index of an axis. The ``first`` axis also has the indices without an axis."""
     published = result.variant.published
     return published.get(f"{key}_{axis}", published.get(key) if first else None)
 

@@ -71,7 +71,7 @@ def tell(notes: Iterable[str]) -> None:
 def writing(path: Path, word: str = "") -> Iterator[None]:
     """Print ``word`` and ``path`` after the ``with`` block, unless ``word`` is empty.
 
-    An OSError raised in the block names ``path`` if it names no other file.
+    If an OSError in the block names no file, it gets the name ``path``.
     """
     try:
         yield
@@ -177,8 +177,8 @@ def console(stream: TextIO | None = None) -> Console:
 def folded(text: str, head: str = "", hang: int = 0) -> str:
     """Return ``head`` followed by ``text``.
 
-    On a terminal, lines are wrapped to the terminal's width, but not between a number and its unit. Further lines
-    are indented by ``hang`` columns more than the length of ``head``.
+    On a terminal, lines are wrapped, but not between a number and its unit. Further lines are indented by ``hang``
+    columns more than the length of ``head``.
     """
     if not sys.stdout.isatty():
         return f"{head}{text}".rstrip()

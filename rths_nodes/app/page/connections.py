@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections of a page: access rights of clients, and a front process that answers stop requests.
 
-The page's process has the lowest priority and may wait; a stop must not wait. Connections are accepted in batches,
-because another user could otherwise fill the kernel's queue. The front process answers the following requests, and
-passes all other connections to the page's process:
+The page's process has the lowest priority and may wait, but a stop must not wait. Connections are accepted in
+batches, because another user could otherwise fill the kernel's queue. The front process answers the following
+requests, and passes all other connections to the page's process:
 
     POST /stop  {"kind": "stop" or "trip"}; the response follows once the rig has confirmed the stop
     GET  /stop  ``reaches``: whether a stop reaches a rig
@@ -227,7 +227,7 @@ class Behind:
         self._start()
 
     def restart(self) -> None:
-        """Restart the ended process. The new process disarms the rig if a rung is armed."""
+        """Restart the ended process. The new process disarms an armed rig."""
         self._end.close()
         self._start("--restarted")
 
@@ -287,10 +287,7 @@ class Behind:
 
 
 async def serve_behind(application: web.Application, end: int, note: Callable[[dict[str, object]], None]) -> None:
-    """Serve connections from the socket with descriptor ``end`` until the front ends.
-
-    ``note`` receives the reports of the front.
-    """
+    """Serve connections from the socket ``end`` until the front ends; pass the front's reports to ``note``."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     runner = quiet_runner(application)
     await runner.setup()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operator of a page: one person at a time, identified by a code from the terminal (``doc/page.md``).
 
-An act is valid only for the situation that the browser showed. The rig is disarmed when another operator takes
-over, or when the leading page is silent for ``GONE_S``.
+An act of the operator is valid only for the situation that the browser showed. The rig is disarmed when another
+operator takes over, or when the leading page is silent for ``GONE_S``.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ LARGEST_REPORT = 64 << 20
 
 
 def recordings(folder: Path) -> dict[str, object]:
-    """List the newest recordings in ``folder``, except symbolic links."""
+    """List the newest recordings in ``folder``. Symbolic links are ignored."""
     entries = [
         {"name": name, "time": time, "report": _report_of(folder, name) is not None}
         for time, name in _recorded(folder)
@@ -82,7 +82,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return a report; None if ``path`` is not a file, or is too large. Raises OSError for a symbolic link."""
+    """Return a report; None if it is too large or not a file. Raises OSError for a symbolic link."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         number = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
@@ -121,7 +121,7 @@ TOKEN = "X-Rths-Operator"
 
 
 Since = Callable[[int], tuple[dict[str, object], int, list[tuple[int, int, bytes]]]]
-"""Function that returns the situation, and the curves since a number with the next number."""
+"""Function of a number that returns the situation, the next number, and the curves since the number."""
 
 
 class PageServer:

@@ -23,7 +23,7 @@ from rths_nodes.procedure.session import CLEAR
 ALL = tuple(RUNGS)
 MOVED = tuple(name for name in RUNGS if RUNGS[name].moves)
 HEAD = ("operator", "specimen", "level", "time_ratio")
-"""Answers that are not arguments of an act."""
+"""Keys that are not arguments of an act."""
 LONGEST_ID = 120
 _NAME = re.compile(rf"\w[\w .-]{{0,{LONGEST_ID - 1}}}")
 REMOVED = (

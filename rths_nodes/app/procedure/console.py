@@ -89,7 +89,7 @@ class Console:
         self._record: ProcedureRecord | None = None
         self.attended, self.leads = ask is not None, False
         self.asking = self._typed = self._over = False
-        """``asking`` is true during a question, ``_typed`` once the operator has typed something for the act."""
+        """``asking`` is true during a question. ``_typed`` is true once the operator has typed for the act."""
         self.stopped = self.refused = ""
         self._signals: list[int] = []
         self._received_at, self._answered, self._warned = -SAME_KEY_S, 0, ""
@@ -183,7 +183,7 @@ class Console:
     def run(self, walk: Callable[[], None] | None = None, close: Callable[[], None] = lambda: None) -> ExitCode:
         """Conduct the test by ``walk()`` or, by default, by the acts typed at the terminal; then finish the test.
 
-        ``close`` is called at the end, before a stalled terminal can delay this call.
+        ``close`` is called at the end. A stalled terminal cannot delay this call.
         """
         failed, finish = "", self.perform
         if walk is not None:
@@ -258,7 +258,7 @@ class Console:
         return False
 
     def _do(self, act: str, rest: str, seen: Seen) -> None:
-        """Ask questions and perform an act. A refusal is printed if the operator leads, and raised otherwise."""
+        """Ask questions and perform an act. Raise a refusal, or print it if the operator leads."""
         self._typed, session = False, self.runner.session
         try:
             with session.act(act, seen):  # one stop ends the act and its questions

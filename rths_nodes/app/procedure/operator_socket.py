@@ -89,7 +89,7 @@ class Answer:
 
 
 class OperatorSocket:
-    """Handles requests of processes of this user at the abstract ``name``. Each connection has a thread.
+    """Handles requests from processes of this user at the abstract ``name``. Each connection has a thread.
 
     ``left`` is called if a process disconnects during its act. Raises ConfigError if ``name`` is taken.
     """
@@ -101,7 +101,6 @@ class OperatorSocket:
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._calls: dict[threading.Thread, tuple[socket.socket, Credentials]] = {}
         self._busy: set[threading.Thread] = set()
-        """Threads in which an act is under way."""
         self._changing, self._closed = threading.Lock(), False
         try:
             self._listening.bind(name)

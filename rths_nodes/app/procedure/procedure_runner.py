@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ladder of rungs, and the runner of a test, which performs and records the acts of the operator.
+"""Ladder of rungs (steps of a test), and the runner, which performs and records the acts of the operator.
 
 Acts come from the terminal, an answers file, the page or the operator socket. An impossible act is refused and
 changes nothing.
@@ -164,7 +164,7 @@ class Ladder:
         return self._rehearsed[key]
 
     def expected(self, name: str) -> dict[str, dict[str, float]]:
-        """Return peaks of the rehearsal by axis; empty without a simulator. Raises errors of :meth:`rehearsed`."""
+        """Return peaks of the rehearsal by axis; empty if not simulated. Raises errors of :meth:`rehearsed`."""
         return peaks_of(self.rehearsed(name)) if self.has_simulator else {}
 
     @cached_property
@@ -204,7 +204,7 @@ class Ladder:
         ).refuse()
 
     def proposed_level(self) -> float | None:
-        """Return a level at which a linear test stays elastic; None without expected peaks or elastic limits."""
+        """Return a level at which a linear test stays elastic; None if peaks or elastic limits are missing."""
         expected = self.expected("g") if self._elastic else {}
         peaks = {axis: peak["displacement"] for axis, peak in expected.items() if peak["displacement"] > 0.0}
         levels = [ROOM * limit / peaks[axis] for axis, limit in self._elastic.items() if axis in peaks]
@@ -237,7 +237,6 @@ class Ladder:
         return f"rung {entry.name}: {entry.ending} after {entry.samples} samples{reason}{compared}"
 
     def _compared(self, record: ProcedureRecord, entry: RungRecord, run: Run, folder: Path) -> str:
-        """Compare the rung with the last finished rung and with its rehearsal; return the differences as text."""
         text = ""
         earlier = [rung for rung in record.rungs if rung is not entry and rung.recording]
         before = next((rung for rung in reversed(earlier) if rung.outcome == "finished"), None)
@@ -279,7 +278,7 @@ def differences_text(differences_by_name: dict[str, float], record: ProcedureRec
 
 
 def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
-    """Begin or complete a rung's row in the specimen's history; return true if the rung loads the specimen."""
+    """Begin or complete a rung's row in the specimen's history. Return true if the rung loads the specimen."""
     if record.simulation or not records.moves(entry.name):
         return False
     largest = {
@@ -334,9 +333,8 @@ class ProcedureRunner(Test):
         self._file = on_disk.RecordFile(folder)
         self._items = list(scenario.rig_file.checklist) if scenario.rig_file is not None else []
         self.armed: Step | None = None
-        """Last armed rung."""
         self.peaks: dict[str, dict[str, float]] = {}
-        """Expected peaks of the last armed rung, by axis; empty without a simulator."""
+        """Expected peaks of the last armed rung, by axis; empty if there is no simulator."""
         self.acts = {
             "rehearse": self._rehearse,
             "checklist": self._checklist,
@@ -432,7 +430,7 @@ class ProcedureRunner(Test):
         return motion
 
     def motion(self, act: str, arguments: Mapping[str, object] | None = None) -> str:
-        """Return distance, speed and force of the motion of ``act`` as text; an empty string without motion."""
+        """Return distance, speed and force of the motion of ``act`` as text; an empty string if nothing moves."""
         if act == "unload":
             return _unloading_text(self, str((arguments or {}).get("to", "")))
         texts = {"check": _check_text, "position": _position_text, "run": _run_text, "resume": _run_text}

@@ -215,7 +215,6 @@ def _parent(process: int) -> int:
 
 
 def _value(act: str, name: str, text: str) -> object:
-    """Return an argument of an act, converted from ``text`` if it has a conversion."""
     try:
         if name == "seconds":
             return float(text)

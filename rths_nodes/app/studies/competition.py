@@ -131,7 +131,6 @@ def _write(board: Scoreboard, folder: Path, searches: Mapping[str, Tuned]) -> No
 
 
 def write_board(board: Scoreboard, settings: Mapping[str, str], path: Path) -> None:
-    """Write the page of ``board``, with the ``settings`` (YAML) of each compensator."""
     from rths_nodes.analysis.figures.drawing import on_page
     from rths_nodes.analysis.report.document import template, write_page
 
@@ -200,7 +199,7 @@ COMPUTES = ("numpy", "scipy")
 """Packages that affect the numbers, in addition to this package and Python."""
 PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scores", "digest")
 KEYS, VALUES = ("law", "block", "runs", "failures"), ("median", "high", "worst")
-"""Fields of a Score in an entry. ``KEYS`` have single values; ``VALUES`` have numbers by index."""
+"""Fields of a Score in an entry. ``KEYS`` have single values. ``VALUES`` have numbers by index."""
 
 
 def begun_entry(
@@ -276,10 +275,7 @@ def _put(carried: Data, folder: Path) -> None:
 
 
 def programs(content: Data) -> list[str]:
-    """Return a string ``key = path`` for each file that a verification would execute.
-
-    Raises ConfigError if the entry is invalid.
-    """
+    """Return ``key = path`` of each file that a verification executes. Raises ConfigError for an invalid entry."""
     scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
     files = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
     for law, settings in content["laws"].items():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Independent pieces of work in parallel: on this machine with loky (joblib), or on several with dask.distributed.
 
-Results do not depend on the machine or the order. Other processes receive the components that the running program
-has added. dask reassigns the work of a dead worker; a piece of work that has killed several workers is lost.
+Results do not depend on machine or order. Other processes receive the components that the running program has
+added. dask reassigns the work of a dead worker; a piece of work that has killed several workers is lost.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ TRIED_S = 0.2
 WORTH = 100_000
 
 BUILT_S, FASTER = 1.0, 30.0
-"""``BUILT_S``: approximate time to build a compiled loop, s. ``FASTER``: speed of a compiled loop relative to the
-same loop in Python."""
+"""``BUILT_S``: time to build a compiled loop, s. ``FASTER``: speed of a compiled loop, relative to Python."""
 
 R = TypeVar("R")
 Tell = Callable[[float], None]
@@ -186,7 +185,6 @@ def _here(
 def _completed(
     jobs: Iterable[Job], submit: Callable[[Job], Future[R]], ahead: Callable[[], int]
 ) -> Iterator[tuple[Job, Future[R]]]:
-    """Submit up to ``ahead()`` jobs in advance, and yield each job with its completed future."""
     waiting, under_way = iter(jobs), dict[Future[R], Job]()
     while True:
         for job in itertools.islice(waiting, max(0, ahead() - len(under_way))):

@@ -2,8 +2,8 @@
 """Identification of a loading system: tests with noise on one axis at a time, frequency responses, fit.
 
 The other axes are at rest (Phillips & Spencer 2012, section 3.1). For ``identified_inverse`` the noise is
-periodic, and the fit ends just above the frequencies of the structure's motion, because higher frequencies would
-degrade the polynomial fit.
+periodic, and the fit ends just above the frequencies of the structure's motion. Higher frequencies would degrade
+the polynomial fit.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ from rths_nodes.recording.run import Run
 
 MODEL_BASED, IDENTIFIED_INVERSE = "model_based", "identified_inverse"
 DECLARED, MEASURED = "declared", "measured"
-"""Sources of the command delay that is removed from the responses: declaration of the port, or measurement."""
+"""Sources of the removed command delay. ``DECLARED``: the port. ``MEASURED``: the measured responses."""
 
 FINEST, LINES = 0.1, 6
-"""Default resolution, Hz: ``FINEST`` or the width of ``LINES`` spectral lines of the recording, whichever is
-larger."""
+"""Default resolution, Hz: the larger of ``FINEST`` and the width of ``LINES`` spectral lines of the recording."""
 
 
 PERIOD, PERIODS = 10.0, 4
@@ -88,10 +87,7 @@ def finished(test: Scenario, name: str, record: Path | None, progress: Shown, sm
 
 
 def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:
-    """Return the experiments in ``recordings``, sorted by axis.
-
-    Raises ConfigError if a recording is unsuitable.
-    """
+    """Return the experiments in ``recordings``, sorted by axis. Raises ConfigError if one is unsuitable."""
     experiments = [_read(recording, scenario) for recording in recordings]
     axes = [int(np.argmax(np.var(command, axis=0))) for command, _ in experiments]
     if sorted(axes) != list(range(len(scenario.moved_axes))):
@@ -156,7 +152,7 @@ def fit(
 
 
 def _on_ramps(scenario: Scenario) -> bool:
-    """Return true if the rig interpolates linearly between commands. Other rigs hold each command for a sample."""
+    """Return true if the rig interpolates linearly between commands, instead of holding each for a sample."""
     data = scenario.data()
     parts = [data["port"], data["rig"], *(axis["actuator"] for axis in data["axes"].values())]
     return any(part.get("hold") == "ramp" or part["type"] == "pure_delay" for part in parts if part)

@@ -31,13 +31,13 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.recording.run import Run, measurement_of
 
 DISCREPANCY = {"error_norm_percent": 1.0, "max_error_percent": 2.0}
-"""Largest difference of each index (%) at which a recording and its repetition always count as equal."""
+"""Difference of each index (%) up to which a recording and its repetition always count as equal."""
 AGREEING = 0.3
-"""A difference above ``DISCREPANCY`` is accepted up to this fraction of the larger value."""
+"""Larger differences are accepted up to this fraction of the larger value."""
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
 """Rows of a prediction. ``MEASURED``: the recording. ``AGAIN``: its repetition on the identified rig. ``CHANGED``:
-a repetition with changes."""
+the repetition with changes."""
 IDENTIFIED = ("actuator", "specimen")
 
 

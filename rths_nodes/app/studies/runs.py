@@ -70,7 +70,7 @@ class Findings:
 
     @property
     def values(self) -> dict[str, float]:
-        """Indices in the units of their names. A name without an axis refers to the worst axis."""
+        """Indices in the units of their names. If a name contains no axis, the value is for the worst axis."""
         indices, metrics = AXIS_INDICES.items(), self.metrics
         values = {name: factor * _worst(self.axes, key) for name, (key, factor) in indices}
         for axis, row in self.axes.items():
@@ -101,7 +101,7 @@ def known_indices(assembly: Assembly) -> list[str]:
 
 
 def of_set(scenario: Scenario) -> tuple[str, ...]:
-    """Return the indices in the scenario's set, in the order of the benchmark's code; empty without a set."""
+    """Return the indices in the scenario's set, in the order of the benchmark's code; empty if there is no set."""
     orders = ORDERS.get(scenario.indices, {})
     return next(iter(orders.values()), ())
 

@@ -54,8 +54,7 @@ if TYPE_CHECKING:
 SLOW = 5.0
 """Upper frequency of slow motions, Hz. The delay of slow motions is the initial delay of compensators."""
 MODELS = {"model", "inverse", "known"}
-"""Compensator parameters that describe the rig. A compensator with such parameters needs a value for at least one
-of them."""
+"""Compensator parameters that describe the rig. A compensator with such parameters needs at least one of them."""
 RESOLUTION = identification.LINES / identification.PERIOD
 """Resolution of the responses, Hz: each interval contains ``LINES`` spectral lines of the noise."""
 
@@ -363,8 +362,8 @@ class Score:
 
     ``median``, ``high`` and ``worst`` are magnitudes of each index; HIGH % of the runs do not exceed ``high``.
     ``failures`` is the number of unfinished runs. ``what`` is the reason why runs failed or why the compensator
-    took no part. ``place`` is the rank, empty without runs, with ``=`` if the seeds do not separate neighbouring
-    ranks.
+    took no part. ``place`` is the rank; it is empty without runs. It has ``=`` if the seeds do not separate
+    neighbouring ranks.
     """
 
     law: str

@@ -439,7 +439,7 @@ CSV, PARQUET, PAGE = "table.csv", "table.parquet", "study.html"
 
 
 def undone(design: Design, journal: Journal) -> list[Row]:
-    """Return the remaining runs, each kind in turn, so that the duration of completed runs is representative."""
+    """Return the remaining runs. Kinds of runs alternate, so that completed runs are representative."""
     rows: dict[str, Row] = {}
     for row in design.rows:
         if row.scenario and row.key not in journal.results:

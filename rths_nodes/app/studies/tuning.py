@@ -33,11 +33,11 @@ UNSTABLE, BROKEN = 1e9, 1e6
 LEAST, EACH = 8, 5
 """Candidates per generation. ``LEAST``: minimum number. ``EACH``: number per parameter."""
 SETTLED = 1e-3
-"""Relative uncertainty of parameters and objective at which a search ends."""
+"""Relative uncertainty of parameters and objective below which a search ends."""
 NEAR = 0.1
 """Initial step of the local search, relative to a parameter's range."""
 ROUNDED = 1e-4
-"""Largest rounding of a value relative to its range; for a logarithmic parameter, also relative to the value."""
+"""Largest rounding of a value, relative to its range; on a logarithmic scale, also relative to the value."""
 
 
 @dataclass(frozen=True)
