@@ -33,7 +33,7 @@ from rths_nodes.laboratory.ports.watcher_sensors import OwnSensors, shown
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.watch import MAGIC, SIZE, VERSION, PulseListener, Statement, pulses
+from rths_nodes.loop.watch import MAGIC, SIZE, VERSION, PulseListener, Sample, pulses
 
 RIG = files.load_rig("bench_watched")
 
@@ -226,7 +226,7 @@ def test_invalid_measurements_end_the_watch(loop: WatchLoop, wrong: dict[str, An
 
 
 def test_uncorrected_force_is_compared(loop: WatchLoop, monkeypatch: pytest.MonkeyPatch) -> None:
-    received: list[Statement] = []
+    received: list[Sample] = []
     monkeypatch.setattr(loop.watch, "receive", received.append)
     loop.take_state(state_of(auxiliary=("oil [Pa]", "uncorrected_force_story_1 [N]")))
     loop.take_measured(0.0, measured(1, auxiliary=[5.0, 123.0]))
