@@ -23,6 +23,7 @@ import pytest
 from messages import mentions
 
 from rths_nodes.app.cli import main
+from rths_nodes.app.results import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "doc").glob("*.md"), ROOT / "benchmarks" / "README.md"])
@@ -234,6 +235,8 @@ def test_tour_uses_only_python_api() -> None:
     assert re.findall(r"^(?:import|from) ([\w.]+)", text, re.M) == ["matplotlib.pyplot", "numpy", "rths_nodes"]
     functions = {"run", "read", "overlay", "stability", "identify", "study", "estimate"}
     assert set(re.findall(r"rths_nodes\.(\w+)\(", text)) == functions
+    page = (ROOT / "doc" / "commands.md").read_text(encoding="utf-8")
+    assert {*re.findall(r"\brun\.(\w+)", page)} <= {*dir(Run), *Run.__dataclass_fields__}
     assert not re.search(r"^\s*[!%](?!matplotlib inline)", text, re.M), "no command of the shell"
 
 

@@ -41,8 +41,8 @@ class Histories:
 
     ``samples`` (sample numbers) and ``time`` (s) are ``(n,)``. ``control_error`` (target minus measured
     displacement, m) and ``tracking_indicator`` (m^2) are ``(n, n_axes)``. ``energy_error`` (J) and
-    ``energy_error_percent`` are ``(n,)``. ``input_energy`` (J) is ``(n_steps,)``. ``elastic_energy`` (J) is the
-    strain energy at first yield, unless the scenario states another reference energy.
+    ``energy_error_percent`` are ``(n,)``. ``input_energy`` (J), up to each step, is ``(m,)``. ``elastic_energy``
+    (J) is the strain energy at first yield, unless the scenario states another reference energy.
     """
 
     samples: Indices
@@ -155,7 +155,7 @@ class Evaluation:
         step = np.minimum(-(-samples // self.scenario.samples_per_step), len(residual) - 1)
         percent = energy.running_percents(error, residual[step] if len(residual) else np.zeros(len(samples)))
         return Histories(
-            samples, run.time[samples], target - measured, indicator, error, percent, residual, elastic
+            samples, run.time[samples], target - measured, indicator, error, percent, residual[1:], elastic
         )
 
     @property

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rths_nodes.analysis.published_indices import TRUE
-from rths_nodes.analysis.study_table import index_unit, words_of
+from rths_nodes.analysis.study_table import AMPLITUDE, index_unit, words_of
 from rths_nodes.analysis.units import MM, MM2, MS
 
 
@@ -212,6 +212,8 @@ def definition(name: str) -> Definition:
 def magnitude_title(name: str) -> str:
     unit, entry = index_unit(name), definition(name)
     title = f"{entry.title} ({unit})" if unit else entry.title
+    if name.startswith(AMPLITUDE):
+        return f"magnitude of {title} minus 1"
     return f"magnitude of {title}" if entry.signed else title
 
 

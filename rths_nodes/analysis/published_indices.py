@@ -127,7 +127,7 @@ def published_indices(evaluation: Evaluation) -> Published:
         return Published(measured, {})
     rows = rows_of(evaluation.counted)
     columns = run.displacement[rows].T, run.true_displacement[rows].T, targets
-    floors = [PERCENT * float(np.std(m - true) / y[0]) for m, true, y in zip(*columns, strict=True)]
+    floors = [share_of(float(np.std(m - true)), y[0]) for m, true, y in zip(*columns, strict=True)]
     names = [name for name in BESIDE[evaluation.scenario.indices] if name.startswith("noise_floor")]
     return Published(measured | dict(zip(names, floors, strict=False)), indices(True))
 
@@ -274,11 +274,13 @@ def scale_of(values: Array) -> Scale:
     return float(np.std(values)), max(float(values.max()), -float(values.min()))
 
 
+def share_of(part: float, total: float) -> float:
+    return PERCENT * (part / total) if total else math.nan
+
+
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
     """Return standard deviation and peak of ``error`` by index name, in % of ``scale``."""
-    shares = [
-        PERCENT * (part / total) if total else math.nan for part, total in zip(scale_of(error), scale, strict=True)
-    ]
+    shares = map(share_of, scale_of(error), scale)
     return {f"{before}{name}{after}_percent": share for name, share in zip(("rms", "peak"), shares, strict=True)}
 
 

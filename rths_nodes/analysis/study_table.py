@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ LOW, HIGH = 5.0, 95.0
 REFUSED, LOST = "refused", "lost"
 """Outcomes of runs without a test: the scenario was refused, or the process died."""
 INFINITE = "∞"
+AMPLITUDE = "fei_amplitude"
+T = TypeVar("T", float, Array)
 UNIT_BY_FIRST_WORD = {"J1": "ms", "J2": "%", "J3": "%", "response": "%", "acceleration": "%"}
 UNIT_BY_WORD = {"ms": "ms", "mm": "mm", "percent": "%"}
 
@@ -92,7 +94,7 @@ class StudyTable:
 
     def magnitudes(self, index: str) -> Array:
         """Return the magnitudes of an index, ``(n,)``: inf for failed runs, NaN for runs without a test."""
-        return np.where(self.failed, np.inf, np.abs(self.values(index)))
+        return np.where(self.failed, np.inf, magnitude(index, self.values(index)))
 
     def continuous(self, factor: str) -> bool:
         many = factor in self.drawn or len(set(self.columns[factor])) > FEW_LEVELS
@@ -141,9 +143,14 @@ class StudyTable:
         Only rows of ``group`` are considered, or all rows if ``group`` is empty.
         """
         rows = self.groups[group] if group else np.arange(len(self))
-        size = np.where(self.finished, np.abs(self.values(index)), np.inf)[rows]
+        size = np.where(self.finished, magnitude(index, self.values(index)), np.inf)[rows]
         order = np.argsort(-np.nan_to_num(size, nan=-1.0, posinf=np.inf), kind="stable")
         return [int(row) for row in rows[order[:count]]]
+
+
+def magnitude(index: str, values: T) -> T:
+    """Return the magnitudes of an index: distances from 0, or from 1 for an amplitude ratio."""
+    return abs(values - 1.0 if index.startswith(AMPLITUDE) else values)
 
 
 def percentile(size: Array, percent: float) -> float:

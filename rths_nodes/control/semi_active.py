@@ -16,7 +16,7 @@ from rths_nodes.core.arithmetic import Numbers, groups, numbers, put, times
 from rths_nodes.core.control import DAMPER_DISPLACEMENT, DAMPER_FORCE, SemiActiveOfKernel, accelerations
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.kernels import Kernel, no_state
-from rths_nodes.core.parameters import integer, number, params, vector
+from rths_nodes.core.parameters import TestContext, integer, number, params, vector
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.structure import combined, is_sparse, transition
@@ -58,7 +58,12 @@ def constants(
     if is_sparse(structure.mass):
         raise ConfigError(
             f"semi_active clipped_optimal: {len(structure.influence)} degrees of freedom are too many for the "
-            "Riccati equation of the controller. Set reduction in the scenario"
+            "Riccati equation of the controller"
+        )
+    if hasattr(structure, "shapes"):
+        raise ConfigError(
+            "semi_active clipped_optimal: reduction must be left out, because the rig measures accelerations of "
+            "degrees of freedom, not of modes"
         )
     n = len(structure.influence)
     wanted = (*accelerations(n), DAMPER_DISPLACEMENT, DAMPER_FORCE)
@@ -149,6 +154,11 @@ class ClippedOptimal(SemiActiveOfKernel):
                 values = getattr(self, name)
                 if values is not None and not any(values):
                     raise ConfigError(f"{path}.{name} = {show(values)}: must not be all zero")
+
+        def cautions(self, test: TestContext) -> list[str]:
+            if test.samples_per_step == test.substeps:
+                return []
+            return ["time_ratio must be 1, because the controller needs the accelerations of real time"]
 
     KERNEL = Kernel(constants, rest, step)
 

@@ -46,6 +46,11 @@ class Distribution:
         """Key whose factor this distribution uses, or an empty string."""
         return str(self.numbers[0]) if self.kind == LIKE else ""
 
+    @property
+    def refers_to_nominal(self) -> bool:
+        """True if a drawn value is proportional to the nominal value."""
+        return KINDS[self.kind].relative or self.kind == LIKE
+
     def following(self, nominal: object, drawn: Any, standing: Any) -> Any:
         """Return ``nominal`` times a power of ``drawn / standing``.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import shlex
 import traceback
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -109,6 +110,11 @@ def printable(text: str, kept: str = "") -> str:
         return character if as_it_is else character.encode("unicode_escape").decode()
 
     return "".join(map(shown, text))
+
+
+def quoted(path: object) -> str:
+    """Return ``path`` as one word of a shell command."""
+    return shlex.quote(str(path))
 
 
 # another package may call sys.exit, but must not set the exit code of a test

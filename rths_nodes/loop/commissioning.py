@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -56,6 +57,11 @@ VOID = (
     "the receiver at the rig (its build)",
     "port, servo rate, channels, limits or handling in the rig file (its hash)",
 )
+
+
+def same_person(*names: str) -> bool:
+    """Return whether all ``names`` are equal; case and spaces are ignored."""
+    return len({"".join(unicodedata.normalize("NFKC", name).split()).casefold() for name in names}) == 1
 
 
 @dataclass
@@ -135,7 +141,7 @@ class Commissioning:
     def unsigned(self) -> bool:
         """True unless two persons with different names have signed the result."""
         names = self.operator.strip(), self.second_person.strip()
-        return not all(names) or names[0].casefold() == names[1].casefold()
+        return not all(names) or same_person(*names)
 
 
 LATER = ("force_command", "press", "valve", "accuracy", "expires")

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from rths_nodes.core.errors import ConfigError, show, unknown
+from rths_nodes.core.errors import ConfigError, show, unknown, within
 from rths_nodes.core.parameter_docs import table
 from rths_nodes.core.parameters import Field, integer, number, params, text
 from rths_nodes.core.protocols import Port
@@ -256,11 +256,9 @@ def parse(text: str) -> Fault:
         arguments_known = ", ".join(list(fields)[1:]) or "no arguments"
         raise ConfigError(f"fault {text!r}: too many arguments; {kind}@TIME takes {arguments_known}")
     pairs = zip(fields.items(), values, strict=False)
-    try:
+    with within(f"fault {text!r}"):
         data = {name: word.strip() if kind == "text" else number_in(word) for (name, kind), word in pairs}
         return from_data(cls, data)
-    except ConfigError as error:
-        raise ConfigError(f"fault {text!r}: {error}") from None
 
 
 T = TypeVar("T")

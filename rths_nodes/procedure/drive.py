@@ -201,6 +201,8 @@ class RigDrive:
         self.begins: Callable[[], None] = lambda: None
         """Function to call when the next motion begins."""
         self._modes = self._before_modes = b""
+        self._sent_modes = b"", b""
+        """Control modes of the last two commands, ``_before`` and ``command``."""
         self._motion: GuidedMotion | None = None
         self._stop: SafeStop | None = None
         self._asked = ""
@@ -249,10 +251,10 @@ class RigDrive:
                 raise ConfigError(reason)
             return
         for name, position in zip(axes, measured.tolist(), strict=True):
-            if not math.isfinite(position):
+            if not abs(position) <= (stroke := axes[name].limits.stroke):  # NaN is refused, too
                 raise ConfigError(
-                    f"axes.{name}: displacement = {position:g} m: must be finite, because the active command "
-                    "of the controller cannot be read, and the rig would be held at this position"
+                    f"axes.{name}: displacement = {position:g} m: must be within +- {stroke:g} m, because the "
+                    "active command of the controller cannot be read, and the rig would be held at this position"
                 )
             self.remarks.append(
                 f"axes.{name}: the active command of the controller cannot be read. The first command is the "
@@ -331,6 +333,7 @@ class RigDrive:
         command, flags = self._next()
         self.port.write(Command(sample, command, command, self._passive, flags, self._modes))
         self._before, self.command = self.command, command
+        self._sent_modes = self._before_modes, self._modes
         self.measured = awaited(self.port, self._clock.sleep, self.realtime)
         if self._motion is not None:
             self.curves.add(self.measured, command)
@@ -352,7 +355,7 @@ class RigDrive:
         self._before_modes, self._modes = self._modes, b""
         if self.loss.reason:
             self._hold()
-        if (waiting := self.loss.next(self.command, self.measured, self.shift)) is not None:
+        if (waiting := self.loss.next(self.command, self.shift)) is not None:
             if self._stop is not None:
                 self._stop.begin(waiting, waiting)
                 if self.loss.joined(waiting - self.command):
@@ -391,7 +394,7 @@ class RigDrive:
         return None
 
     def _brake(self, outcome: DriveOutcome) -> None:
-        self._before_modes, self._modes = self._modes or self._before_modes, b""
+        self._modes = b""
         self._hold()
         self._outcome = outcome
         if outcome.reason:
@@ -402,8 +405,8 @@ class RigDrive:
             self._end()
 
     def _hold(self) -> None:
-        self._before, self.command = self.held(self._before, self.command, (self._before_modes,) * 2)
-        self._before_modes = b""
+        self._before, self.command = self.held(self._before, self.command, self._sent_modes)
+        self._before_modes, self._sent_modes = b"", (b"", b"")
 
     def held(self, before: Array, last: Array, modes: tuple[bytes, bytes]) -> tuple[Array, Array]:
         """Return the last two commands ``(n_axes,)`` in m; the position of the axis replaces a command in N."""

@@ -108,6 +108,7 @@ class LossWatch:
         self._axes = scenario.axes
         self._step = np.array([axis.velocity for axis in limits]) * scenario.dt
         self._stroke = np.array([axis.stroke for axis in limits])
+        self._ends = np.array([_range(axis, "displacement") for axis in self._axes.values()])
         self._at_rest = MOVED * np.array([_range(axis, "command") for axis in self._axes.values()])
         """Largest change of displacement within ``taken_after`` ticks that counts as rest, m."""
         self.taken_after = scenario.port.transport_samples + math.ceil(TAKEN_AFTER_S / scenario.dt)
@@ -121,6 +122,7 @@ class LossWatch:
         self._from = self._trial = self._sum = np.zeros(0)
         self._follows = np.zeros(0, bool)
         self._measured: deque[Array] = deque(maxlen=self.taken_after + 1)
+        """Last displacements, ``(n_axes,)`` m; NaN at and beyond the end of a sensor's range."""
         self._missed: Array | None = None
         """Displacement minus command at rest of a following rig, m. None after motion, NaN for commands in N."""
 
@@ -131,7 +133,8 @@ class LossWatch:
         """Process a Measurement of the rig at ``port``, after the command ``sent`` ``(n_axes,)`` in ``modes``."""
         same = self._sent is not None and equal(sent, self._sent)
         self._still, self._sent = self._still + 1 if same else 0, sent
-        self._measured.append(measured.displacement)
+        within = np.abs(measured.displacement) < self._ends
+        self._measured.append(np.where(within, measured.displacement, np.nan))
         pressure = measured.hydraulics
         if pressure != HYDRAULICS_LOW:
             self._dropped = False
@@ -147,7 +150,7 @@ class LossWatch:
             return
         rests = self._still >= self.taken_after
         if rests and (np.abs(self._measured[-1] - self._measured[0]) <= self._at_rest).all():  # NaN means motion
-            missed = measured.displacement - sent
+            missed = self._measured[-1] - sent
             self._missed = np.where(by_force(modes), np.nan, missed) if modes else missed
         elif led_on:
             self._missed = None
@@ -164,7 +167,7 @@ class LossWatch:
         self._elsewhere = rejected_command(self._axes, active, sent)
         return self._elsewhere
 
-    def next(self, command: Array, measured: Measurement, shift: Array) -> Array | None:
+    def next(self, command: Array, shift: Array) -> Array | None:
         """Return the next command after ``command``, towards the position of the rig; None if the rig follows.
 
         ``shift`` ``(n_axes,)`` m is the displacement minus the command at rest. If the rig was lost at rest
@@ -174,11 +177,11 @@ class LossWatch:
             return None
         if self._missed is not None:
             shift = np.where(np.isnan(self._missed), shift, self._missed)
-        stands = np.clip(measured.displacement - shift, -self._stroke, self._stroke)
+        stands = np.clip(self._measured[-1] - shift, -self._stroke, self._stroke)
         way = np.where(np.isfinite(stands), stands - command, 0.0)
         if self.joined(way):
             self._dropped = False
-        way = self._tried(way, measured.displacement, command, shift)
+        way = self._tried(way, self._measured[-1], command, shift)
         return np.asarray(command + np.clip(way, -self._step, self._step))
 
     def _tried(self, way: Array, measured: Array, command: Array, shift: Array) -> Array:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import threading
-import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Command, Measurement, Motion, by_force, equal
 from rths_nodes.laboratory.actuators.unloaded import SpecimenPath
 from rths_nodes.laboratory.ports.wrappers import PortBefore
+from rths_nodes.loop.commissioning import same_person
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.executive.running import ExecutiveLoop
 from rths_nodes.loop.options import EXECUTIVE
@@ -59,13 +59,12 @@ def two_persons(rung: str, scenario: Scenario) -> bool:
 
 
 def check_second(operator: str, second: str) -> None:
-    """Raise ConfigError unless ``second`` names a person other than ``operator``; case and spaces are ignored."""
+    """Raise ConfigError unless ``second`` names a person other than ``operator``."""
     if not second.strip():
         raise ConfigError(
             f"second: must not be empty, because rung {FULL} needs the name of a second person (two_persons: true)"
         )
-    names = {"".join(unicodedata.normalize("NFKC", name).split()).casefold() for name in (operator, second)}
-    if len(names) == 1:
+    if same_person(operator, second):
         raise ConfigError(
             f"second = {show(second)}: must be a person other than the operator {show(operator)} "
             "(two_persons: true)"
@@ -375,7 +374,7 @@ class RungPort(PortBefore):
         if not self._lost and self._modes[1]:  # axes in force control are held at their positions
             _, self._last = drive.held(self._before, self._last, self._modes)
         self._lost = self._lost or drive.loss.reason
-        waiting = drive.loss.next(self._last, self._measured, drive.shift)
+        waiting = drive.loss.next(self._last, drive.shift)
         return self._last if waiting is None else waiting
 
     def _send(self, command: Command, target: Array, untared: Array) -> None:

@@ -85,12 +85,15 @@ def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
 
     Raises ConfigError for any other ``text``.
     """
-    parts, several = (entry.rpartition(":") for entry in text.split(",")), len(names) > 1
+    parts, several = [entry.rpartition(":") for entry in text.split(",")], len(names) > 1
     try:
-        return {name.strip() if colon or several else names[0]: float(number) for name, colon, number in parts}
+        goal = {name.strip() if colon or several else names[0]: float(number) for name, colon, number in parts}
+        if len(goal) < len(parts):
+            raise ValueError
+        return goal
     except ValueError:
         raise ConfigError(
-            f"unload.to = {text!r}: must be a number (m), or pairs of axis: number, separated by commas"
+            f"unload.to = {text!r}: must be a number (m), or one axis: number for each axis, with commas between"
         ) from None
 
 

@@ -37,7 +37,7 @@ from mcap.writer import CompressionType
 from mcap.writer import Writer as McapWriter
 
 from rths_nodes.core import wire
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, quoted
 from rths_nodes.core.resources import PACKAGE, prefixes, resource
 from rths_nodes.core.text_files import read_text, reason
 from rths_nodes.core.yaml_text import dump, parse
@@ -472,7 +472,7 @@ def index(path: Path, target: Path | None = None, recovering: bool = False) -> R
             part.unlink()
         raise RecordingError(
             f"{path}: could not be indexed in {target.parent} ({reason(error)}). Try again, or use another disk "
-            f"with rths recover {path.parent} --out DIR"
+            f"with rths recover {quoted(path.parent)} --out DIR"
         ) from error
     return Recovered(copy.messages, lost, False, target if target == path else target.parent, tuple(notes))
 
@@ -558,7 +558,7 @@ def read(path: Path | str) -> Bag:
                 raise RecordingError("the messages are damaged")
             inventory.stated = inventory.counts
     except (RecordingError, ValueError) as error:
-        raise ConfigError(f"{file}: {error}. Save the undamaged part with rths recover {path}") from error
+        raise ConfigError(f"{file}: {error}. Save the undamaged part with rths recover {quoted(path)}") from error
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read ({reason(error)})") from error
     if inventory.stated is None:
@@ -586,7 +586,7 @@ def _unfinished(file: Path, path: Path | str) -> Bag:
     inventory = Inventory()
     contents = _scanned(file, inventory, lenient=True)
     lost = f" (lost bytes: {contents.lost_bytes})" if contents.lost_bytes else ""
-    state, hint = "was not finished by its recorder", f". Finish the recording with rths recover {path}"
+    state, hint = "was not finished by its recorder", f". Finish the recording with rths recover {quoted(path)}"
     with file.open("rb") as stream:
         if locked(stream):
             state, hint = "is being recorded or recovered now", ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import os
 import types
 import typing
@@ -142,6 +141,6 @@ _WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a n
 
 def _scalar(kind: Any, value: Any, path: str) -> object:
     right = type(value) is kind or (kind is float and type(value) is int)
-    if not right or (kind is float and math.isinf(value)):
+    if not right:
         raise ConfigError(f"{path} = {show(value)}: must be {_WORDS[kind]}")
     return kind(value)

@@ -39,6 +39,7 @@ KEYS = (
     *("permissions_ca.cert.pem", "governance.p7s", "permissions.p7s"),
 )
 MIDDLEWARE = ("RMW_IMPLEMENTATION", "RCL_ASSERT_RMW_ID_MATCHES")
+SWITCHES = ("RCUTILS_LOGGING_USE_STDOUT", "RCUTILS_LOGGING_BUFFERED_STREAM", "RCUTILS_COLORIZED_OUTPUT")
 INDEX = "share/ament_index/resource_index/rmw_typesupport"
 
 Environment = Mapping[str, str]
@@ -101,6 +102,11 @@ def _middleware(environment: Environment) -> Iterator[Finding]:
 
 
 def _logs(environment: Environment) -> Iterator[Finding]:
+    for switch in SWITCHES:
+        if environment.get(switch, "") not in ("", "0", "1"):
+            yield Finding(
+                switch, f"{environment[switch]!r} must be 0 or 1", "ROS 2 cannot log; unset the variable"
+            )
     name = next((name for name in ("ROS_LOG_DIR", "ROS_HOME") if environment.get(name)), "HOME")
     value = environment.get(name, "")
     advice = "set ROS_LOG_DIR to a writable folder"
@@ -150,7 +156,7 @@ def _range(environment: Environment) -> Iterator[Finding]:
         problem = f"the value 1 restricts nodes to this machine, but {RANGE}=SUBNET does not"
         yield Finding("ROS_LOCALHOST_ONLY", problem, "unset one of these variables")
     domain = environment.get(DOMAIN) or "0"
-    if not (domain.isdecimal() and int(domain) <= HIGHEST_DOMAIN):
+    if not (domain.isascii() and domain.isdecimal() and int(domain) <= HIGHEST_DOMAIN):
         must = f"must be a whole number from 0 to {HIGHEST_DOMAIN}"
         yield Finding(DOMAIN, f"{domain!r} {must}", "the ports of higher domains exceed 65535")
 

@@ -470,9 +470,6 @@ def test_running_indices_end_at_indices_of_test(overrides: tuple[str, ...]) -> N
     scale = abs(running.input_energy[-1]) + running.elastic_energy
     assert running.energy_error_percent[-1] == pytest.approx(100.0 * running.energy_error[-1] / scale, rel=1e-3)
     assert running.elastic_energy == pytest.approx(0.5 * 11.76e6 * 0.010**2)
-
-
-def test_running_indices_of_several_axes_end_at_indices_of_test() -> None:
     run = sine(2)
     running = Evaluation(run).running
     expected = [run.metrics["axes"][name]["tracking_indicator_m2"] for name in run.axes]
@@ -484,9 +481,11 @@ def test_input_energy_equals_sum_of_parts() -> None:
     run = paper()
     parts = energies(Evaluation(run))
     total = parts.pop("input")
+    force, moved = run.external_force[:, 0], run.dof_displacement[: len(total), 0]
+    np.testing.assert_allclose(np.diff(total), 0.5 * (force[1:] + force[:-1]) * np.diff(moved), atol=1e-8)
     balance = total - sum(parts.values())
-    assert np.abs(balance).max() < 0.03 * total.max()  # the explicit algorithm's velocity leads by half a step
-    assert abs(balance[-1]) < 0.002 * total[-1]
+    assert np.abs(balance).max() < 0.02 * total.max()  # the explicit algorithm's velocity leads by half a step
+    assert abs(balance[-1]) < 0.003 * total[-1]
 
 
 def test_ground_acceleration_equals_record() -> None:

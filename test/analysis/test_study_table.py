@@ -110,11 +110,15 @@ def test_every_index_has_definition(name: str) -> None:
     assert [index for index in indices if not definition(index).meaning] == []
     assert definition("tracking_rms_percent_true").title.split(", ")[1:] == ["rms", "true displacement"]
     assert magnitude_title("J1_story_1") == "magnitude of delay (J1), story 1 (ms)"
+    assert magnitude_title("fei_amplitude").endswith("(FEI) minus 1")
 
 
 def test_worst_runs_start_with_unfinished() -> None:
     assert table().worst("J1", 3) == [3, 0, 2]
     assert table().worst("J1", 3, "x") == [0, 2]
+    ratios = table(fei_amplitude=[1.05, 0.5, 1.0, 1.0])
+    assert ratios.worst("fei_amplitude", 3) == [3, 1, 0]
+    assert ratios.magnitudes("fei_amplitude").tolist() == pytest.approx([0.05, 0.5, 0.0, math.inf])
 
 
 def test_list_factors_are_not_shown() -> None:

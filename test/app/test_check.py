@@ -34,12 +34,7 @@ MODEL = {
     "version": 1,
     "axes": ["story"],
     "servo_rate": 1024.0,
-    "feedforward": {
-        "displacement": [[1.0]],
-        "velocity": [[0.01]],
-        "acceleration": [[0.0]],
-        "jerk": [[0.0]],
-    },
+    "feedforward": {"displacement": [[1.0]], "velocity": [[0.01]], "acceleration": [[0.0]], "jerk": [[0.0]]},
 }
 
 
@@ -89,9 +84,9 @@ def write_entry(path: Path) -> None:
     ],
 )
 def test_kind_of_written_file(write: Callable[[Path], object], parts: tuple[str, ...], tmp_path: Path) -> None:
-    path = tmp_path / "file.yaml"
-    write(path)
+    write(path := tmp_path / "a file.yaml")
     assert mentions(described_file(str(path))[0], *parts)
+    assert f" {path}" not in described_file(str(path))[1]  # quoted for the shell
 
 
 def test_kinds_of_test_folder_and_record(tmp_path: Path) -> None:

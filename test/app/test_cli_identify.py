@@ -128,7 +128,7 @@ def test_model_compensates_test_on_its_rig(folder: Path, output: RunCommand) -> 
     ("options", "parts"),
     [
         (["--rms", "0"], ("rms", "0 m", "> 0")),
-        (["--band", "30", "10"], ("lower_frequency", "30 Hz", "< upper_frequency")),
+        (["--band", "30", "10"], ("rths: lower_frequency", "30 Hz", "< upper_frequency")),
         (["--resolution", "-1", "--duration", "0.5"], ("resolution", "-1 Hz", "> 0")),
         (["--orders", "3,1"], ("--orders", "3,1", "3", "1", "2", "0")),
         (["--orders=-,1;1,3"], ("axis", "respond")),
@@ -284,9 +284,10 @@ K, C, ALPHA, DT = 7.6e6, 0.64e6, 29.0, 1.0 / 1024.0
 
 @pytest.fixture(scope="module")
 def characterised(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with table, figure and recordings of a characterisation."""
+    """Folder with table, figure and recordings of a characterisation with a late load cell."""
     folder = tmp_path_factory.mktemp("characterise")
     files_out = ["--csv", str(folder / "table.csv"), "--figure", str(folder / "page.svg")]
+    files_out += ["--set", f"axes.{AXIS}.sensors.force_delay=5"]
     assert main([*CHARACTERISE, *TESTS, *files_out, "--record", str(folder / "rec")]) == 0
     return folder
 

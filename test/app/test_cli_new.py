@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from command_fixtures import RunCommand
+from ends import largest_file
 from messages import mentions
 from terminal import Terminal
 
@@ -53,8 +54,7 @@ def test_new_package_installs_and_passes_its_tests(kind: str, tmp_path: Path) ->
 def test_new_package_has_required_files(
     kind: str, tmp_path: Path, output: RunCommand, refusal: RunCommand
 ) -> None:
-    folder = tmp_path / "made"
-    command = ["new", kind, "of_mine", str(folder)]
+    command = ["new", kind, "of_mine", str(folder := tmp_path / "made")]
     scenario, (section, *_) = trial(kind, "of_mine")
     assert mentions(output(*command), "rths", "run", scenario, shlex.quote(section))
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")} == {
@@ -63,8 +63,7 @@ def test_new_package_has_required_files(
     project = (folder / "pyproject.toml").read_text()
     assert f'[project.entry-points."rths_nodes.{kind}"]\nof_mine = "of_mine.component:OfMine"\n' in project
     assert tomllib.loads(project)["project"]["optional-dependencies"] == {"test": ["pytest"]}
-    readme = (folder / "README.md").read_text()
-    assert mentions(readme, "pip", "install", ".[test]")
+    assert mentions(readme := (folder / "README.md").read_text(), "pip", "install", ".[test]")
     assert (f"rths check {kind}.of_mine" in readme) == (kind != "port")
     assert mentions(refusal(*command), "made", "already")
 
@@ -77,8 +76,10 @@ def test_new_scenario_runs(tmp_path: Path, output: RunCommand) -> None:
 @pytest.mark.parametrize(("kind", "source"), [("scenario", "marths_2023"), ("rig_file", "bench_udp")])
 def test_new_file_copies_its_source(kind: str, source: str, tmp_path: Path) -> None:
     folder = tmp_path / "files"
-    path = folder / "mine.yaml"
-    assert cli.main(["new", kind, "mine", str(folder), "--from", source]) == 0
+    path, command = folder / "mine.yaml", ["new", kind, "mine", str(folder), "--from", source]
+    with largest_file(100):
+        assert cli.main(command) == 1  # leaves no part of the file, which a second attempt would refuse
+    assert cli.main(command) == 0
     assert path.read_text().startswith(f"# yaml-language-server: $schema={kind}.schema.json\n")
     assert json.loads((folder / f"{kind}.schema.json").read_text())["title"].startswith("rths_nodes")
     load: Callable[..., Any] = files.load if kind == "scenario" else files.load_rig

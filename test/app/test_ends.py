@@ -197,10 +197,7 @@ def test_killed_recorder_ends_the_test_and_leaves_a_recording(tmp_path: Path, pa
     [
         ({"host": "processes", "separate": ["recorder"]}, ("separate", "processes")),
         ({"host": "composed", "separate": ["actuator"]}, ("separate", "actuator", "monitor", "recorder")),
-        (
-            {"host": "composed", "separate": ["recorder"], "record": None},
-            ("separate", "recorder", "not recorded"),
-        ),
+        ({"host": "composed", "separate": ["recorder"], "record": None}, ("separate", "recorder", "not recorded")),
     ],
 )
 def test_separate_nodes_are_refused_if_impossible(options: Any, message: tuple[str, ...], tmp_path: Path) -> None:

@@ -125,12 +125,7 @@ SECTIONS = {  # required parameters of compensators
     "chain": {"first": {"type": "discrete_model"}, "second": {"type": "polynomial"} | DELAY},
     "derivative_feedforward": DELAY,
     "identified_inverse": {
-        "inverse": {
-            "displacement": [[1.0]],
-            "velocity": [[0.0137]],
-            "acceleration": [[1.2e-4]],
-            "jerk": [[5e-7]],
-        }
+        "inverse": {"displacement": [[1.0]], "velocity": [[0.0137]], "acceleration": [[1.2e-4]], "jerk": [[5e-7]]}
     },
     "linear": {"law": {"numerator": [0.0137, 1.0], "denominator": [0.002, 1.0]}},
     "linear_acceleration": DELAY,

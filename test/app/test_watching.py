@@ -284,6 +284,8 @@ def test_unwritable_record_is_refused(tmp_path: Path) -> None:
         watch_record(tmp_path / "file" / "watch.jsonl", "bench"),
     ):
         pass
+    with watch_record(Path("/dev/full"), "bench") as tell:
+        tell("ended", "a full disk does not change the exit code")
 
 
 # Complete tests

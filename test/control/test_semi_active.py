@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from loop_parts import make
-from messages import naming
+from messages import doubts, mentions, naming
 from scipy.integrate import solve_ivp
 
 from rths_nodes.analysis.response_errors import measured_names
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.files import load
 from rths_nodes.mechanics.structure import combined
 
 DT = 1.0 / 2000.0
@@ -30,14 +32,9 @@ SPECIMEN = {
 @pytest.fixture(scope="module")
 def frame() -> Any:
     """The frame of Phillips & Spencer (2012): ten times the mass of the specimen, its stiffness, modal damping."""
-    return make(
-        "structure",
-        "matrices",
-        mass=(983.0 * np.eye(3)).tolist(),
-        stiffness=SPECIMEN["experimental_stiffness"],
-        damping={"type": "modal", "ratios": [0.01, 0.01, 0.0157]},
-        **SPECIMEN,
-    )
+    damping = {"type": "modal", "ratios": [0.01, 0.01, 0.0157]}
+    matrices = {"mass": (983.0 * np.eye(3)).tolist(), "stiffness": SPECIMEN["experimental_stiffness"]}
+    return make("structure", "matrices", damping=damping, **matrices, **SPECIMEN)
 
 
 def plant(frame: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -102,16 +99,11 @@ def test_gain_of_one_floor_has_closed_form(mass: float, weight: float) -> None:
     np.testing.assert_allclose(law.gain[0], mass * np.array([w**2 - beta, 2.0 * ratio * w - alpha]), rtol=1e-6)
 
 
-def test_published_weight_gives_stable_controller(frame: Any) -> None:
-    """r = 1e-17: nearly free force, clipped to a controller that only uses the sign."""
-    controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
-    a, b, _ = plant(frame)
-    assert (np.linalg.eigvals(a - np.outer(b, controller.bound()[1].gain[0])).real < 0.0).all()
-
-
 def test_observer_has_stable_eigenvalues_of_hamiltonian(frame: Any) -> None:
+    """The published weight r = 1e-17 also gives a stable controller, whose force is nearly free."""
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
-    a, _, rows = plant(frame)
+    a, b, rows = plant(frame)
+    assert (np.linalg.eigvals(a - np.outer(b, controller.bound()[1].gain[0])).real < 0.0).all()
     outputs = np.vstack([rows, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
     ground = np.array([0.0, 0.0, 0.0, -1.0, -1.0, -1.0])
     expected = stable(np.linalg.eigvals(hamiltonian(a.T, outputs.T @ outputs, 50.0 * np.outer(ground, ground))))
@@ -158,11 +150,7 @@ def test_voltage_follows_clipping_rule(frame: Any) -> None:
         assert voltage == (2.0 if increase else 0.0)
         signs.add((force > 0.0, desired > force))
     assert len(signs) == 4
-
-
-def test_voltage_is_zero_without_force(frame: Any) -> None:
-    controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
-    assert controller.step(measurement(displacement=0.01), 0.0)[0] == 0.0
+    assert controller.step(measurement(displacement=0.01), 0.0)[0] == 0.0  # without force
 
 
 def test_channels_are_selected_by_name(frame: Any) -> None:
@@ -187,6 +175,9 @@ def test_incompatible_settings_are_refused(frame: Any) -> None:
 
     with pytest.raises(ConfigError, match=naming("needs", "structure")):
         build(None)
+    reduced = load("phillips_spencer_2012", ["interface=[x_1, x_2, x_3]", "reduction={type: modal, modes: 3}"])
+    with pytest.raises(ConfigError, match=naming("reduction", "modes")):
+        build(Assembly(reduced).structure)
     with pytest.raises(ConfigError, match=naming("damper_force", "acceleration_1")):
         build(names=NAMES[:-1])
     with pytest.raises(ConfigError, match=naming("auxiliary", "channel")):
@@ -195,3 +186,4 @@ def test_incompatible_settings_are_refused(frame: Any) -> None:
         build(weights=[1.0])
     with pytest.raises(ConfigError, match=naming("damper_location", "(0.0, 0.0, 0.0)")):
         build(damper_location=[0.0, 0.0, 0.0])
+    assert mentions(doubts(load("phillips_spencer_2012", ["time_ratio=2"])), "time_ratio", "accelerations")

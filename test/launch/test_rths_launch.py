@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -66,18 +67,8 @@ def test_every_argument_is_described(file):
     description = get_launch_description_from_python_launch_file(str(resource("launch", file)))
     assert isinstance(description, LaunchDescription)
     arguments = {argument.name: argument for argument in description.get_launch_arguments()}
-    described = (
-        "scenario",
-        "case",
-        "overrides",
-        "pace",
-        "record",
-        "directory",
-        "run_id",
-        "namespace",
-        "log_level",
-    )
-    for name in described:
+    described = ("scenario", "case", "overrides", "pace", "record", "directory", "run_id", "namespace")
+    for name in (*described, "log_level"):
         assert arguments[name].description not in ("", "no description given")
     for name in ("pace", "actuator_nodes", "record", "log_level", "use_sim_time", "autostart"):
         assert len(arguments[name].choices) >= 2
@@ -237,11 +228,14 @@ def test_reliability_of_streams_is_an_argument(launch, reliability):
         ("separate:=recorder", ("separate", "composed")),
         ("nodes:=actuator", ("nodes", "run_id", "missing")),
         ("scenaro:=chen_ricles_2010", ("unknown", "scenaro", "scenario")),
+        ("page:=true page_port:=many", ("page_port", "many", "65535")),
+        ("page:=true page_port:={taken}", ("page_port", "cannot be served", "already")),
     ],
 )
 def test_wrong_argument_is_refused_before_nodes_start(launch, argument, parts):
-    run = launch(argument)
-    assert run.end() == 1, run.output
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        run = launch(*re.split(" (?=page_port)", argument.format(taken=taken.getsockname()[1])))
+        assert run.end() == 1, run.output
     assert mentions(run.output, *parts)
     assert "Traceback" not in run.output
     if not argument.startswith(("pace", "reliability")):  # launch checks these itself
@@ -529,11 +523,11 @@ def test_killed_process_ends_composed_test(launch, tmp_path, name):
 
 
 def test_operator_starts_composed_test_without_autostart(launch, tmp_path):
-    run = launch(f"overrides:={SHORT}", "composed:=true", "directory:=run", "autostart:=false")
+    run = launch(f"overrides:={SHORT}", "composed:=true", "directory:=📁/run", "autostart:=false")
     start_nodes()
     assert run.end() == 0, run.output
     assert run.clean() == {"rig"}
-    assert information(tmp_path)["outcome"] == "finished"
+    assert information(tmp_path / "📁")["outcome"] == "finished"
 
 
 def test_waiting_nodes_name_missing_node(launch):

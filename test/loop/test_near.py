@@ -383,8 +383,7 @@ def test_lockstep_run_has_bits_of_python_port(
 
 
 def refusal(kind: Any, *sets: str) -> str:
-    port = port_of(kind, NAME, list(sets))
-    with closing(port), pytest.raises(ConfigError) as refused:
+    with closing(port_of(kind, NAME, list(sets))) as port, pytest.raises(ConfigError) as refused:
         port.open()
     return str(refused.value)
 
@@ -414,6 +413,8 @@ def test_incompatible_settings_are_refused_with_same_message(
 def test_missing_answer_is_refused_with_same_message() -> None:
     for address in ("127.0.0.1", "192.0.2.1"):
         assert len({refusal(kind, udp(1, address=address, connect_within=0.1)) for kind in PORTS}) == 1
+    with pytest.raises(ConfigError, match="requested"):
+        near.agree(port := port_of(NearPort, NAME, [udp(1)]), port._params, near.INTERRUPTED, port.report)
 
 
 def test_used_local_port_is_refused_with_same_message() -> None:

@@ -150,6 +150,7 @@ def test_invalid_command_is_not_sent(rig: RigStage, value: float, reason: tuple[
     assert mentions(rig.machine.reason, *reason)
 
 
+@pytest.mark.parametrize("sample", [0, 1])
 @pytest.mark.parametrize(
     ("displacement", "force", "reason"),
     [
@@ -160,28 +161,28 @@ def test_invalid_command_is_not_sent(rig: RigStage, value: float, reason: tuple[
     ],
 )
 def test_invalid_measurement_trips(
-    rig: RigStage, displacement: float, force: float, reason: str, monkeypatch: pytest.MonkeyPatch
+    rig: RigStage, sample: int, displacement: float, force: float, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rig.port, "read", lambda: measurement(1, displacement, force))
-    measured = rig.tick(command(1))
+    monkeypatch.setattr(rig.port, "read", lambda: measurement(sample, displacement, force))
+    if sample == 0:
+        rig.complete()
+        monkeypatch.undo()
+    measured = rig.tick(command(1, 0.001))
     assert measured.flags & FLAG_TRIPPED
-    assert rig.stopping
-    assert reason in rig.machine.reason
+    assert measured.command[0] == 0.0
+    assert rig.machine.reason.startswith(f"sample 1: {reason}")
 
 
 @pytest.mark.parametrize("lost", ["", "no state"])
 def test_first_measurement_needs_commands_at_which_the_rig_is_held(
-    lost: str, monkeypatch: pytest.MonkeyPatch
+    rig: RigStage, lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A safe stop from NaN would go to the end of the stroke."""
-    rig = RigStage(SINE, Assembly(SINE).port)
-    rig.connect()
-    rig.machine.to(State.ARMED)
     unknown = Measurement(0, np.zeros(1), np.zeros(1), np.full(1, math.nan))
     monkeypatch.setattr(rig.port, "read", lambda: unknown)
-    monkeypatch.setattr(rig.port, "begin", lambda: setattr(rig.port, "interlock", lost))
+    monkeypatch.setattr(rig.port, "interlock", lost)
     with pytest.raises(PortError, match=lost or naming("Measurement 0", "command", "nan")):
-        rig.first()
+        rig.complete()
 
 
 def test_tracking_error_trips() -> None:

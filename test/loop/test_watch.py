@@ -35,13 +35,7 @@ def axis_data() -> dict[str, Any]:
         "displacement": {"unit": "mm", "range": 100.0},
         "force": {"unit": "kN", "range": 300.0},
         "tolerance": dict(zip(("displacement", "force", "command"), TOLERANCE, strict=True)),
-        "limits": {
-            "displacement": 0.08,
-            "velocity": 1.0,
-            "velocity_over": 0.01,
-            "force": 200e3,
-            "persistence": 2,
-        },
+        "limits": {"displacement": 0.08, "velocity": 1.0, "velocity_over": 0.01, "force": 200e3, "persistence": 2},
         "rest": 1e-3,
     }
 

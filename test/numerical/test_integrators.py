@@ -213,16 +213,13 @@ def test_prescribed_motion_and_derivatives() -> None:
             solver.step(np.full(2, 1e9))  # the force is ignored
 
 
-def test_prescribed_and_structure_are_exclusive() -> None:
+def test_prescribed_refuses_structure_and_acceleration_record() -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY)
     sine = {"type": "sine", "amplitude": 0.02, "frequency": 1.0}
     with pytest.raises(ConfigError, match=naming("structure", "left")):
         make("integrator", "prescribed", frame, np.zeros((2, 1)), 0.01, displacement=sine)
     with pytest.raises(ConfigError, match="structure: missing"):
         make("integrator", "cr", None, np.zeros((2, 1)), 0.01)
-
-
-def test_prescribed_refuses_acceleration_record() -> None:
     record = {"type": "record", "record": "elcentro_1940_ns"}
     with pytest.raises(ConfigError, match=naming("record", "acceleration")):
         make("integrator", "prescribed", None, np.zeros((2, 1)), 0.01, displacement=record)

@@ -240,6 +240,7 @@ def test_units_and_directions_of_matrix_files(tmp_path: Path) -> None:
         np.testing.assert_allclose(dense(model.stiffness), stiffness, rtol=1e-12, atol=1e-3)
     assert by_node.names[:4] == ("node_1_x", "node_1_z", "node_1_ry", "node_2_x")
     assert by_node.influence[:6].tolist() == [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]
+    assert by_number.influence[:3].tolist() == [1.0, 1.0, 0.0]
 
 
 LINE = "Line 4" if tuple(map(int, scipy.__version__.split(".")[:2])) >= (1, 12) else ""

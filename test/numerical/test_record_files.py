@@ -285,11 +285,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     ),
     "esm, spectrum": (esm(DATA_TYPE="ACCELERATION RESPONSE SPECTRUM"), GIVEN, ("must be acceleration",)),
     "esm, unit of a velocity": (esm(UNITS="cm/s"), GIVEN, ("line 8 states the unknown unit 'cm/s'",)),
-    "sampling rate in MHz": (
-        "Sampling rate: 50 MHz\n" + column(),
-        GIVEN,
-        ("line 1: ", "50 MHz must be Hz, kHz"),
-    ),
+    "sampling rate in MHz": ("Sampling rate: 50 MHz\n" + column(), GIVEN, ("line 1: ", "50 MHz must be Hz, kHz")),
     "esm, cut off": (esm("\n".join(column().splitlines()[:30])), {}, (f"states {N} points, but the file has 30",)),
     "esm, too many": (esm(column(VALUES + [0.1])), {}, (f"states {N} points, but the file has {N + 1}",)),
     "esm, cut off without NDATA": (

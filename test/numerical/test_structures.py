@@ -260,10 +260,11 @@ def test_modal_and_rayleigh_damping_agree_on_two_masses() -> None:
     np.testing.assert_allclose(*(model.matrix(mass, stiffness) for model in models), rtol=1e-12)
 
 
-def test_overdamped_mass_has_ratio_above_one() -> None:
-    frequencies, ratios = frequencies_and_ratios(np.eye(1), np.array([[50.0]]), np.array([[100.0]]))
-    assert frequencies[0] == pytest.approx(10.0 / (2.0 * math.pi))
-    assert ratios[0] == pytest.approx(2.5)
+def test_overdamped_masses_have_ratios_above_one() -> None:
+    """The third mass moves freely."""
+    frequencies, ratios = frequencies_and_ratios(np.eye(3), np.diag([50.0, 4.0, 0.0]), np.diag([100.0, 1.0, 0.0]))
+    assert frequencies == pytest.approx(np.array([0.0, 1.0, 10.0]) / (2.0 * math.pi))
+    assert ratios == pytest.approx([0.0, 2.0, 2.5])
 
 
 @pytest.mark.parametrize(

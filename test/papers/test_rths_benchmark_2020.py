@@ -130,6 +130,7 @@ def test_lag_of_short_run_uses_moving_part() -> None:
     target[:27], measured[:30] = 0.0, 0.0
     assert published_lag(target, measured) == 3
     assert published_lag(np.zeros(40), measured) == published_lag(target[:1], measured[:1]) == 0
+    assert np.isnan(indices_of(files.load(NAME, ["duration=1e-4"]))[0]["noise_floor_percent"])
 
 
 @pytest.mark.parametrize("observed", [("x_3", "x_2"), ("x_3",), ()])

@@ -88,7 +88,7 @@ def emergency_stop(commissioning, verdict):
         (lambda right: emergency_stop(right, WITNESSED), ()),
         (lambda right: emergency_stop(right, NOT_TRIED), ("witnessed", EMERGENCY)),
         (lambda right: replace(right, second_person=" "), ("signed", "persons")),
-        (lambda right: replace(right, second_person="a. tester"), ("signed", "persons")),
+        (lambda right: replace(right, second_person="a.tester"), ("signed", "persons")),
     ],
 )
 def test_missing_part_of_commissioning_is_reported(scenario, change, parts):

@@ -424,20 +424,20 @@ def test_port_without_readback_begins_at_measured_position(walk, monkeypatch):
     monkeypatch.setattr(type(w.session.drive.port), "active_command", None)
     w.session.connect()
     w.session.take_offsets(0.05)
-    assert len(set(w.sent)) == 1
-    assert w.sent[0] == pytest.approx(0.01)
+    assert [*dict.fromkeys(w.sent)] == [pytest.approx(0.01)]
     assert mentions(w.record.notes[0].text, "position", "0.01 m")
 
 
 def test_port_without_readback_needs_positions(walk, monkeypatch):
-    """The drive had sent NaN in every tick."""
-    w = walk()
-    port, read = w.session.drive.port, w.session.drive.port.read
-    monkeypatch.setattr(type(port), "active_command", None)
-    monkeypatch.setattr(port, "read", lambda: replace(read(), displacement=np.full(1, np.nan)))
-    with pytest.raises(ConfigError, match=naming("axes.story_1", "displacement = nan m", "finite")):
-        w.session.connect()
-    assert w.sent == []
+    """The drive had sent NaN, or a position beyond the stroke, in every tick."""
+    for position in (np.nan, 0.275):
+        w = walk()
+        port, read = w.session.drive.port, w.session.drive.port.read
+        monkeypatch.setattr(type(port), "active_command", None)
+        port.read = lambda read=read, x=position: replace(read(), displacement=np.full(1, x))
+        with pytest.raises(ConfigError, match=naming("axes.story_1", f"displacement = {position} m", "0.25 m")):
+            w.session.connect()
+        assert w.sent == []
 
 
 def test_trigger_is_high_from_counter_at_start(walk):

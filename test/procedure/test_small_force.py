@@ -126,8 +126,7 @@ def test_full_procedure_under_load(connect: Connect) -> None:
     walk.tick(200)
     assert rig.mode == MODE_DISPLACEMENT
     assert rig.forces[-1] == pytest.approx(LOAD, rel=0.03), "held with its load"
-    record = walk.session.unload()
-    assert record.given_up == ""
+    assert not (record := walk.session.unload()).given_up
     assert abs(record.before["load"] - LOAD) < 0.03 * LOAD
     assert abs(record.after["load"]) < 0.01 * 770e3
     walk.session.finish()
@@ -147,28 +146,30 @@ def test_rungs_c_and_e_finish(connect: Connect) -> None:
         assert (MODE_FORCE in rig.modes[before:]) == (rung != "c")
 
 
-def test_stop_during_small_force_holds_axis(connect: Connect) -> None:
+@pytest.mark.parametrize("back", [False, True], ids=["in N", "after the first command in m"])
+def test_stop_during_small_force_holds_axis(connect: Connect, back: bool) -> None:
     walk, rig = connect()
+    port, modes, write = walk.session.drive.port, list[bytes](), walk.session.drive.port.write
 
-    def stop(true: Measurement) -> None:
-        rig.record(true)
-        if rig.modes.count(MODE_FORCE) == 900:
+    def stop(command: Any) -> None:
+        modes.append(command.control_mode)
+        if sum(map(bool, modes)) >= 900 and bool(modes[-1]) != back:
             walk.session.stop("a person stops it")
+        write(command)
 
-    rig.emulator.shown_to = stop
+    port.write = stop  # type: ignore[method-assign]
     with pytest.raises(ActRefused, match=naming("person", "stops")):
         walk.session.check()
     walk.tick(200)
-    assert rig.modes[-1] == MODE_DISPLACEMENT
+    assert (rig.modes[-1], np.abs(rig.displacements).max() < 1e-4) == (MODE_DISPLACEMENT, True)
     assert np.ptp(rig.displacements[-100:]) < 3e-6
 
 
 def test_small_force_is_required_and_bounded(connect: Connect, tmp_path: Path) -> None:
     text, file = files.locate(RIG, files.RIG).read_text(), tmp_path / "rig.yaml"
     file.write_text(text.replace("press: 20.0e3", "press: 200.0e3"))
-    with pytest.raises(
-        ConfigError, match=naming("small_move.press", "200000 N", "<= 100000 N", "small_move.force")
-    ):
+    parts = ("small_move.press", "200000 N", "<= 100000 N", "small_move.force")
+    with pytest.raises(ConfigError, match=naming(*parts)):
         files.load_rig(file)
     walk, _ = connect()
     object.__setattr__(walk.scenario.axes["load"].rig_axis.small_move, "press", None)
@@ -179,8 +180,7 @@ def test_small_force_is_required_and_bounded(connect: Connect, tmp_path: Path) -
 def test_small_force_begins_at_present_command(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command follows a rig that is lost and returns between the small moves and the small force."""
     walk, _ = connect()
-    drive, compare, sent = walk.session.drive, small_move.compare, []
-    write = drive.port.write
+    drive, compare, sent, write = walk.session.drive, small_move.compare, [], walk.session.drive.port.write
 
     def moved(*arguments: Any) -> None:
         compare(*arguments)

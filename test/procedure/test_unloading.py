@@ -345,6 +345,6 @@ def test_frozen_displacement_stops_unloading_by_displacement(held):
 def test_positions_are_typed_by_axis():
     assert places("0.001", ("a",)) == {"a": 0.001}
     assert places("a: 0.001, b: -0.002", ("a", "b")) == {"a": 0.001, "b": -0.002}
-    for text, names in (("left", ("a",)), ("a: left", ("a", "b"))):
+    for text, names in (("left", ("a",)), ("a: left", ("a", "b")), ("0,02", ("a",)), ("a: 0, a: 1", ("a", "b"))):
         with pytest.raises(ConfigError, match=naming("unload.to", "number")):
             places(text, names)

@@ -84,15 +84,17 @@ def call(name: bytes, clock: Any) -> Connector:
 # Names and greetings
 
 
-def test_address_is_abstract_and_identifies_user_domain_and_node() -> None:
+def test_address_is_abstract_and_identifies_user_domain_and_node(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {address(node, domain, user) for node in ("/a/x", "/b/x") for domain in (1, 2) for user in (1, 2)}
     assert len(names) == 8
     assert all(name.startswith(b"\0") for name in names)
+    monkeypatch.setenv("ROS_DOMAIN_ID", "01")
+    assert sockets.stop_address("a/x") == address("/a/x stop", 1)
 
 
 def test_long_address_is_hashed() -> None:
-    long = [address(f"/{'laboratory/' * 20}{end}", 0) for end in "ab"]
-    assert len(set(long)) == 2
+    long = [sockets.stop_address("n" * 100), *(address(f"/{'laboratory/' * 20}{end}", 0) for end in "ab")]
+    assert len(set(long)) == 3
     assert max(map(len, long)) <= 1 + sockets.LONGEST_NAME
 
 

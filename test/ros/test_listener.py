@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from array import array
 from collections.abc import Iterator
+from math import nan as NAN
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,10 +88,13 @@ def test_ten_minutes_are_kept(listener: RigListener, monkeypatch: pytest.MonkeyP
 
 
 def test_nan_and_inf_become_null(listener: RigListener) -> None:
-    listener._sync_status(SyncStatus(sample=3, control_error=[float("nan")], energy_error_percent=float("inf")))
-    sync = listener.since(-1)[0]["sync"]
-    assert sync["control_error"] == [None]
-    assert sync["energy_error_percent"] is None
+    listener._sync_status(SyncStatus(sample=3, control_error=[NAN], energy_error_percent=float("inf")))
+    listener._curves(LiveCurves(run="one", servo_rate=NAN, limited=[0], limits=["a"], low=[NAN], high=[NAN]))
+    listener._test_state(module.TestState(run="one", servo_rate=float("-inf")))
+    situation = listener.since(-1)[0]
+    sync, text = situation["sync"], json.dumps(situation, allow_nan=False)
+    assert (sync["control_error"], sync["energy_error_percent"]) == ([None], None)
+    assert text.count('"servo_rate": null') == 2
 
 
 def test_stop_is_an_event(listener: RigListener) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.control import DAMPER_VOLTAGE
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import ROUNDING, Array
@@ -74,7 +74,7 @@ class Noise:
     def validate(self, path: str) -> None:
         if self.lower_frequency >= self.upper_frequency:
             raise ConfigError(
-                f"{path}.lower_frequency = {self.lower_frequency:g} Hz: must be < upper_frequency = "
+                f"{join(path, 'lower_frequency')} = {self.lower_frequency:g} Hz: must be < upper_frequency = "
                 f"{self.upper_frequency:g} Hz"
             )
 

@@ -91,6 +91,8 @@ class Arguments:
             more.setdefault("type", type(default))
         if default not in (None, "", []):
             text += f"; default: {default:g}" if isinstance(default, float) else f"; default: {default}"
+        if name.startswith("-"):
+            more.setdefault("action", _Stored)
         argument = self._parser.add_argument(name, metavar=metavar or None, default=default, help=text, **more)
         if completer := completer or COMPLETERS.get(name):
             _offer(argument, completer)
@@ -176,6 +178,13 @@ class Arguments:
 
     def json(self) -> None:
         self.flags(json="print one JSON object")
+
+
+class _Stored(argparse._StoreAction):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        if values == "":  # e.g. an unset variable of the shell, which must not select the default
+            raise ConfigError(f"{option}: must not be empty; leave the option out for its default")
+        super().__call__(parser, namespace, values, option)
 
 
 class _Removed(argparse.Action):

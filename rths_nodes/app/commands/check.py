@@ -20,7 +20,7 @@ from rths_nodes.app.commands import arguments, component_check, exchange, termin
 from rths_nodes.app.procedure import answers
 from rths_nodes.app.studies import study
 from rths_nodes.core import registry, yaml_text
-from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, counted, within
+from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, counted, quoted, within
 from rths_nodes.core.limits import Limits, braked_together, braking_way, changes_of_step, samples_to_rest, way_left
 from rths_nodes.core.parameters import declared, required_names, type_of
 from rths_nodes.core.samples import Array, Command
@@ -518,11 +518,15 @@ def described_file(text: str) -> tuple[str, str] | None:
         return None if path.suffix in YAML else _ground_motion(content, path)
     if keys <= set(registry.names("compensator")):
         laws = ", ".join(files.load_settings(path))
-        return f"settings of compensators: {laws}", f"rths scoreboard SCENARIO --settings {path}"
+        return f"settings of compensators: {laws}", f"rths scoreboard SCENARIO --settings {quoted(path)}"
     kind = max(_kinds(), key=lambda kind: kind.score(keys))
     if kind.score(keys) <= 0:
         raise _unknown(path, f"has the keys {', '.join(sorted(keys))}")
-    return None if kind.name == SCENARIO else (f"{kind.name}: {kind.describe(path)}", kind.command.format(path))
+    return (
+        None
+        if kind.name == SCENARIO
+        else (f"{kind.name}: {kind.describe(path)}", kind.command.format(quoted(path)))
+    )
 
 
 def _unknown(path: Path, problem: str) -> ConfigError:
@@ -545,7 +549,7 @@ def _keys(content: bytes, path: Path) -> set[str]:
 
 def _folder(path: Path) -> tuple[str, str]:
     if procedure.exists(path):
-        return f"folder of a test: {_record(path / procedure.FILE)}", f"rths report {path}"
+        return f"folder of a test: {_record(path / procedure.FILE)}", f"rths report {quoted(path)}"
     return _recording(path)
 
 
@@ -553,7 +557,7 @@ def _recording(path: Path) -> tuple[str, str]:
     run = read_run(path)
     notes = "".join(f"; {note}" for note in run.notes)
     summary = f"{run.scenario.name}, {len(run.time)} samples, {run.ending}{notes}"
-    return f"recording: {summary}", f"rths report {path}"
+    return f"recording: {summary}", f"rths report {quoted(path)}"
 
 
 def _ground_motion(content: bytes, path: Path) -> tuple[str, str]:
@@ -564,7 +568,7 @@ def _ground_motion(content: bytes, path: Path) -> tuple[str, str]:
     step = f"a step of {series.step:g} s" if series.step else "no step, so ground_motion.step is needed"
     unit = series.unit or "no unit, so ground_motion.unit is needed"
     summary = f"{len(series.values)} points, {step}, {unit}"
-    return f"ground motion: {summary}", f"rths run SCENARIO --set ground_motion.file={path}"
+    return f"ground motion: {summary}", f"rths run SCENARIO --set ground_motion.file={quoted(path)}"
 
 
 def _rig_file(path: Path) -> str:

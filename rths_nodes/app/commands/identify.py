@@ -25,6 +25,7 @@ from rths_nodes.analysis.identification.experiments import (
     loaded_at,
 )
 from rths_nodes.analysis.identification.frequency_responses import HIGHEST, NONE, Experiment, Identified, Orders
+from rths_nodes.analysis.identification.from_recording import paired
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT, interval, uncertain
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import identification
@@ -434,16 +435,13 @@ def _channels(axis: RigAxis | None) -> tuple[object, ...]:
 
 
 def evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
-    column, dt = run.axes.index(axis), run.scenario.dt
-    begin = loaded_at(run.scenario) + cycles.begin
-    inside = (run.time >= begin) & (run.time < begin + cycles.cycles / cycles.frequency)
-    low = low_pass(run.scenario.axes[axis], dt)  # all compared signals need the same filter as the force
-    command, displacement = (
-        filtered(values[:, column], low)[inside] for values in (run.command, run.displacement)
-    )
-    force = run.force[inside, column]
+    column, dt, section = run.axes.index(axis), run.scenario.dt, run.scenario.axes[axis]
+    displacement, force = paired(run.displacement[:, column], run.force[:, column], section, dt)
+    command = filtered(run.command[:, column], low_pass(section, dt))  # compared with filtered displacements
+    begin, time = loaded_at(run.scenario) + cycles.begin, run.time[: len(force)]
+    inside = np.flatnonzero((time >= begin) & (time < begin + cycles.cycles / cycles.frequency))
     try:
-        return cyclic(command, displacement, force, dt, cycles.frequency, cycles.cycles)
+        return cyclic(command[inside], displacement[inside], force[inside], dt, cycles.frequency, cycles.cycles)
     except ValueError as error:
         raise ConfigError(f"{axis}: {cycles.frequency:g} Hz, {cycles.amplitude:g} m: {error}") from None
 

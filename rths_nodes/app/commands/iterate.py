@@ -35,7 +35,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.core import registry
-from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.core.errors import ConfigError, Problems, quoted
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import AUTO
@@ -244,6 +244,8 @@ def iterate(
     """
     check(scenario)
     work = Corrections(scenario, settings)
+    folder.mkdir(parents=True, exist_ok=True)  # a refused series leaves no folder
+    (folder / SCENARIO).write_text(dump(scenario.data()), encoding="utf-8")
     runs, rows = settings.runs, work.rows
     preferred = engine(work.base, runs * work.base.samples)
 
@@ -340,7 +342,6 @@ def iterate_command(options: arguments.Options) -> int:
     check(scenario)
     where = Where(engine=options.engine)
     with _folder(options, scenario) as folder, orderly_stop() as interrupted:
-        (folder / SCENARIO).write_text(dump(scenario.data()), encoding="utf-8")
         with terminal.progress(scenario.name) as progress:
             iteration = iterate(
                 scenario, settings, folder, not options.no_record, where.engine_of, progress, _tell, interrupted
@@ -394,8 +395,8 @@ def _next(options: arguments.Options) -> None:
         )
     print(f"run {following.number}: expected error {following.rehearsal.missed:.3g} %; scenario {file}")
     folder, rig = file.with_suffix(""), series.scenario.rig_file
-    command = f"rths run {file}" if rig is None else f"rths test {file} --rig RIG"
-    print(f"next: {command} --record {folder}")
+    command = f"rths run {quoted(file)}" if rig is None else f"rths test {quoted(file)} --rig RIG"
+    print(f"next: {command} --record {quoted(folder)}")
 
 
 def _draw(options: arguments.Options, title: str, iteration: Iteration, figure: Path | None) -> None:
@@ -431,7 +432,6 @@ def _folder(options: arguments.Options, scenario: Scenario) -> Iterator[Path]:
     if folder.exists():
         raise ConfigError(f"{folder}: exists; a series needs a new folder")
     terminal.check_makable(folder)
-    folder.mkdir(parents=True)
     yield folder
 
 

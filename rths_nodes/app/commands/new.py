@@ -17,7 +17,7 @@ from rths_nodes.app.commands import arguments, component_check, lookup, terminal
 from rths_nodes.app.commands.lookup import FILES, RIG_FILE, SCENARIO
 from rths_nodes.core import inputs, registry, yaml_text
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, quoted
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.resources import resource
@@ -25,6 +25,7 @@ from rths_nodes.core.validation import checked_number
 from rths_nodes.laboratory.calibration import ITS_UNIT, Channel
 from rths_nodes.loop.scenario import files as scenario_files
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.plain import write
 
 T = TypeVar("T")
 TEMPLATES = ("config", "templates")
@@ -130,12 +131,12 @@ def write_file(kind: str, name: str, folder: Path, source: str) -> None:
     beside = folder / lookup.schema_file(kind)
     with terminal.writing(path):
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write(path, text.encode())  # a part of the file would be refused as existing by the next attempt
         if not beside.exists():
-            beside.write_text(lookup.schema_text(kind), encoding="utf-8")
-    use = f"rths run {path}" if kind == SCENARIO else f"rths check SCENARIO --rig {path}"
+            write(beside, lookup.schema_text(kind).encode())
+    use = f"rths run {quoted(path)}" if kind == SCENARIO else f"rths check SCENARIO --rig {quoted(path)}"
     print(f"{path}: a {kind.replace('_', ' ')}; try the file with {use}")
-    print(f"{beside}: JSON Schema for editors; update the schema with rths schema {kind} --out {beside}")
+    print(f"{beside}: JSON Schema for editors; update the schema with rths schema {kind} --out {quoted(beside)}")
 
 
 def _copied(kind: str, name: str, source: str) -> str:

@@ -20,7 +20,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.page.process import PORT, listening_at, url_of
 from rths_nodes.app.streams import Printer
 from rths_nodes.core.addresses import check_address, check_port
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, quoted
 from rths_nodes.loop.indices.live_columns import curve_limits, curve_names, curve_units, per_column
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import NAMESPACE
@@ -161,7 +161,7 @@ def replay_command(options: arguments.Options) -> None:
     if options.rate is not None or not options.page:
         option, rate = ("without --page", "") if options.rate is None else ("--rate", f" --rate {options.rate}")
         raise ConfigError(
-            f"replay {option}: rths replay publishes nothing; use `ros2 bag play {options.recording} "
+            f"replay {option}: rths replay publishes nothing; use `ros2 bag play {quoted(options.recording)} "
             f"--clock{rate}`, or --page for the browser"
         )
     check_port(options.port, "--port")

@@ -24,13 +24,20 @@ from rths_nodes.app.procedure import answers as answering
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner
 from rths_nodes.app.streams import show_log
-from rths_nodes.core.errors import ConfigError, printable
+from rths_nodes.core.errors import ConfigError, printable, quoted
 from rths_nodes.core.version import __version__
-from rths_nodes.loop.commissioning import FAILED, AxisHardware, Commissioning, CommissioningRow, rig_hash
+from rths_nodes.loop.commissioning import (
+    FAILED,
+    AxisHardware,
+    Commissioning,
+    CommissioningRow,
+    rig_hash,
+    same_person,
+)
 from rths_nodes.loop.interrupts import begun, raised_at_once
 from rths_nodes.loop.options import NAMESPACE, PACES, REALTIME
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure_record import ANSWERS, FULL, RUNGS, ProcedureRecord, SpecimenRecord
+from rths_nodes.loop.procedure_record import FULL, RUNGS, ProcedureRecord, SpecimenRecord
 from rths_nodes.loop.scenario import files, judgement, schema
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import override
@@ -161,8 +168,6 @@ def _test(options: arguments.Options, scenario: Scenario, answers: Answers, real
     runner = ProcedureRunner(ladder, record, folder)
     runner.session.commissioned = commissioned
     record.commissioning = commissioned.reference if commissioned is not None else ""
-    for note in answers.notes:
-        runner.do("note", way=ANSWERS, text=note)
     arms = ("--arm-from-page",) if options.arm_from_page else ()
     shown = (*arms, "--recordings", str(folder.parent), "--port", str(options.page_port))
     page: AbstractContextManager[int] = nullcontext(0)
@@ -224,7 +229,7 @@ def _history(parent: Path, specimen: str) -> list[dict[str, object]]:
         if earlier.id != specimen or record.simulation:
             continue
         if not record.outcome and not procedure.under_way(folder):
-            hint = f"the test in {folder} was interrupted; complete its record with rths recover {folder}"
+            hint = f"the test in {folder} was interrupted; complete its record with rths recover {quoted(folder)}"
             terminal.tell([f"history of the specimen: {hint}"])
         rows |= {(row.get("test"), row.get("date"), row.get("rung")): row for row in earlier.history}
     return sorted(rows.values(), key=lambda row: str(row.get("date")))
@@ -384,7 +389,7 @@ def _result(bench: Bench, rows: list[CommissioningRow]) -> Commissioning:
 def _names(dialogue: Console) -> list[str]:
     names: list[str] = []
     for question in ("operator: your name: ", "name of the second person, who is with you: "):
-        while not (name := dialogue.line(question)) or name.casefold() in map(str.casefold, names):
+        while not (name := dialogue.line(question)) or (names and same_person(name, *names)):
             print("enter two different names")
         names.append(name)
     return names

@@ -328,13 +328,17 @@ def _study_data(table: StudyTable, folder: Path) -> dict[str, object]:
     }
 
 
+def _number(value: float) -> str:
+    return "inf" if math.isinf(value) else plain(value)
+
+
 def _summary(table: StudyTable) -> str:
     for index in table.indices:
         spreads = table.spreads(index)
         medians = sorted(spread.median for spread in spreads if not math.isnan(spread.median))
         if medians:
-            median = " to ".join(plain(value) for value in dict.fromkeys((medians[0], medians[-1])))
-            worst = plain(max(spread.worst for spread in spreads))
+            median = " to ".join(_number(value) for value in dict.fromkeys((medians[0], medians[-1])))
+            worst = _number(max(spread.worst for spread in spreads))
             return f"; {table.title_of(index)}: median {median}, worst {worst}"
     return ""
 
@@ -350,9 +354,10 @@ def _print_study(table: StudyTable, folder: Path) -> None:
         title = table.title_of(index)
         for spread in table.spreads(index):
             numbers = spread.median, spread.low, spread.high, spread.worst
-            values = ("inf" if math.isinf(value) else plain(value) for value in numbers)
             worst = names[table.worst(index, 1, spread.group)[0]] if spread.worst >= 0.0 else "-"
-            rows.append([title, *([spread.group] if several else []), spread.finished, *values, worst])
+            rows.append(
+                [title, *([spread.group] if several else []), spread.finished, *map(_number, numbers), worst]
+            )
             title = ""
     terminal.table(rows, "index", *several, numbers=heads, last=["worst run"])
     runs = zip(names, table.columns["outcome"], table.columns["reason"], strict=True)

@@ -229,4 +229,5 @@ def watch_record(path: Path, name: str) -> Iterator[Callable[..., None]]:
     finally:
         rows.wait()
         terminal.wait(LAST_S)
-        file.close()
+        with suppress(OSError):  # the terminal shows that a row could not be written
+            file.close()

@@ -254,9 +254,8 @@ class Behind:
             socket.send_fds(self._end, [b"connection"], [connection.fileno()])
 
     def reaches(self, rig: bool) -> None:
-        if rig != self._reaches:
+        if rig != self._reaches and self._tell({"reaches": rig}):  # again if the page process hangs
             self._reaches = rig
-            self._tell({"reaches": rig})
 
     def told(self, stop: Stop) -> Stop:
         async def stop_and_tell(kind: str, reason: str) -> str:
@@ -270,9 +269,10 @@ class Behind:
 
         return stop_and_tell
 
-    def _tell(self, message: dict[str, object]) -> None:
+    def _tell(self, message: dict[str, object]) -> bool:
         with suppress(OSError):
-            self._end.send(json.dumps(message).encode())
+            return self._end.send(json.dumps(message).encode()) > 0
+        return False
 
     def ended(self) -> int | None:
         return self._process.poll()
@@ -314,7 +314,8 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[d
     with socket.socket(fileno=end) as front:
         front.setblocking(False)
         loop.add_reader(front, take)
-        front.send(READY)
+        with suppress(OSError):  # the front may have ended before this process was ready
+            front.send(READY)
         await over.wait()
     await shut_down(runner)
 

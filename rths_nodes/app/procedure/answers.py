@@ -125,6 +125,11 @@ class Answers:
                 )
         if extra := [name for name in self.arm if name not in MOVED]:
             problems.append(f"arm = {', '.join(extra)}: must be rungs that move the rig ({', '.join(MOVED)})")
+        problems += [
+            f"checklist.{item} = {show(answer)}: must be {YES} or {NO}"
+            for item, answer in self.checklist.items()
+            if answer not in (YES, NO)
+        ]
         for rung, value in self.largest_difference.items():
             key = f"largest_difference.{rung}"
             if rung not in RUNGS:

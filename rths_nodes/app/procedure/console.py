@@ -132,7 +132,7 @@ class Console:
             if not line and proposed is not None:
                 return proposed
             try:
-                return getattr(from_data(Answers, {key: number_in(line)}), key)
+                return getattr(from_data(Answers, {key: line if spec.kind == "text" else number_in(line)}), key)
             except ConfigError as error:
                 self.say(str(error))
 
@@ -190,6 +190,8 @@ class Console:
             self.attended, finish = False, partial(self.runner.do, way=TERMINAL)
         with stop_signals_handled(self._signal):
             try:
+                for note in self.answers.notes:
+                    self.runner.do("note", way=ANSWERS, text=note)
                 (walk or self._walk_on)()
             except KeyboardInterrupt as left:
                 self.stopped = self.stopped or str(left) or INTERRUPTED
@@ -326,11 +328,12 @@ class Console:
             if not keys:
                 self._listens = False
                 self._interrupt("stop", "the terminal is closed")
-            for line in map(str.strip, keys.splitlines()):
+            for entered in keys.splitlines():
+                line = entered.strip()
                 act = TYPED.get(line.lower(), "note" if line else "")
                 if line in ("r", "resume"):
                     self._say_held()
-                elif line == CLEAR:  # stops must work while the act waits for the end of a warning
+                elif entered == CLEAR:  # stops must work while the act waits for the end of a warning
                     self._signals.clear()
                     self._answered = 0
                     resume = partial(copy_context().run, self._attempt, "resume", clear=CLEAR)

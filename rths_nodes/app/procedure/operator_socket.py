@@ -62,10 +62,11 @@ class Answer:
 
     ``stops`` is the number of stops so far. ``possible`` has a reason for each act; the reason is empty if the act
     is possible. ``motions`` has a text for each act; the text is empty if the act is not possible or moves
-    nothing. ``scenario_hash`` and ``engine`` belong to ``next_rung``; ``offsets_hash`` belongs to the last
-    offsets. The act ``sign_for`` accepts the names in ``to_sign``. ``checklist`` has the items to answer.
-    ``warning`` is the text of an active warning output, with the seconds until the motion. ``verdicts`` has a
-    verdict for each planned rung; the verdict is empty until the rung has run.
+    nothing. ``scenario_hash`` and ``engine`` belong to ``next_rung``; ``offsets_hash`` belongs to the offsets that
+    can be confirmed, otherwise to the confirmed offsets. The act ``sign_for`` accepts the names in ``to_sign``.
+    ``checklist`` has the items to answer. ``warning`` is the text of an active warning output, with the seconds
+    until the motion. ``verdicts`` has a verdict for each planned rung; the verdict is empty until the rung has
+    run.
     """
 
     done: bool = False

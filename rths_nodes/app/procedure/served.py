@@ -137,8 +137,9 @@ class Served:
 
     def situation(self) -> Answer:
         runner, session = self._runner, self._runner.session
-        seen, rung, taken = session.seen, runner.next_rung, session.taken or session.offsets
+        seen, rung = session.seen, runner.next_rung
         possible, wanting = session.possible(), session.clearance.unsigned()
+        offsets = session.offsets if possible["confirm_offsets"] else session.taken
         proposed = next_act(runner, lambda: True) if possible["resume"] else "resume"
         verdicts, arming = {row.name: verdict(row) for row in runner.record.rungs}, ("", "")
         if rung:
@@ -152,7 +153,7 @@ class Served:
             next_rung=rung,
             scenario_hash=arming[0],
             engine=arming[1],
-            offsets_hash=taken.hash if taken is not None else "",
+            offsets_hash=offsets.hash if offsets is not None else "",
             test_id=runner.record.test_id,
             to_sign=[] if possible["sign_for"] else wanting,
             checklist=runner.to_answer,

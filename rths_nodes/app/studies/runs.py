@@ -18,7 +18,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.index_definitions import RANGE
 from rths_nodes.analysis.published_indices import BESIDE, ORDERS, TRUE, published_indices
 from rths_nodes.analysis.response_errors import response_errors
-from rths_nodes.analysis.study_table import REFUSED
+from rths_nodes.analysis.study_table import REFUSED, magnitude
 from rths_nodes.app import hosts
 from rths_nodes.app.studies import engine
 from rths_nodes.app.studies.engine import Lost, Progress, Say, Tell
@@ -87,8 +87,7 @@ def _worst(axes: Mapping[str, Mapping[str, float]], key: str) -> float:
     values = [row[key] for row in axes.values()]
     if not values or np.isnan(values).all():
         return float("nan")
-    distance = [abs(value - (1.0 if key == "fei_amplitude" else 0.0)) for value in values]
-    return values[int(np.nanargmax(distance))]
+    return values[int(np.nanargmax(magnitude(key, np.array(values))))]
 
 
 def known_indices(assembly: Assembly) -> list[str]:

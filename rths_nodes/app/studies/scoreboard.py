@@ -523,6 +523,8 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
     """
     labels = np.array(table.columns[LAW])
     sizes = {name: table.magnitudes(name) for name in table.indices}
+    # an error or a delay beyond its largest value is undefined: it must not improve the rank
+    sizes[index] = np.where(table.finished & np.isnan(sizes[index]), np.inf, sizes[index])
     rows = [
         _score(table, str(label), np.flatnonzero(labels == label), sizes, index) for label in dict.fromkeys(labels)
     ]

@@ -128,7 +128,11 @@ class Design:
                 else:
                     self.factors[name] = _levels(name, data, self.base)
         problems.refuse()
-        if both := scatter.keys() & self.factors.keys():
+        levels = [level for levels in self.factors.values() for level in levels]
+        changed = {key for level in levels for key in dict(level.changes)}
+        changed |= {key for level in levels if level.case for key in self.base.cases[level.case].set}
+        fixed = {key for key in scatter if not distribution(scatter[key], key).refers_to_nominal}
+        if both := scatter.keys() & self.factors.keys() | fixed & changed:
             raise ConfigError(f"factors: the scenario also scatters {', '.join(sorted(both))}. Set scatter: {{}}")
         if scatter and not study.plants:
             raise ConfigError(f"plants = 0: must be > 0 to draw {', '.join(scatter)}")
@@ -173,6 +177,7 @@ class Design:
         name, resolved, contents = label or self.base.name, "", ""
         if not reason:
             try:
+                plant = plant.on(scenario)
                 data = plant.of(scenario).data() | {"cases": {}}
                 resolved, contents = to_json(data), " ".join(map(self._hash, named_files(Scenario, data)))
             except ConfigError as error:
@@ -292,19 +297,25 @@ class Plant:
     number: int
     seed: int
     values: Data
+    scatter: Mapping[str, Distribution]
+
+    def on(self, scenario: Scenario) -> Plant:
+        """Return this plant with values relative to ``scenario``, e.g. a case with other nominal values."""
+        values = _values(scenario.data(), self.scatter, self.number, self.seed)
+        return Plant(self.number, self.seed, values, self.scatter)
 
     def of(self, scenario: Scenario) -> Scenario:
-        """Return ``scenario`` with the values of this plant, without scatter.
+        """Return ``scenario`` with the values of this plant :meth:`on` it, without scatter.
 
         If the plant is drawn, the scenario's name contains its number. Raises ConfigError if drawn values are
         invalid.
         """
-        pairs: list[tuple[list[str], object]] = pairs_of(self.values)
-        pairs.append((["scatter"], {}))
-        if self.number != NOMINAL:
-            drawn = {"plant": self.number, "seed": self.seed, "values": dict(self.values)}
-            pairs += [(["name"], f"{scenario.name}.plant_{self.number}"), (["recording", "drawn"], drawn)]
         with within(f"plant {self.number} of seed {self.seed}"):
+            values = self.on(scenario).values
+            pairs: list[tuple[list[str], object]] = [*pairs_of(values), (["scatter"], {})]
+            if self.number != NOMINAL:
+                drawn = {"plant": self.number, "seed": self.seed, "values": values}
+                pairs += [(["name"], f"{scenario.name}.plant_{self.number}"), (["recording", "drawn"], drawn)]
             return replace(scenario, pairs)
 
 
@@ -314,15 +325,14 @@ def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> 
     If ``count`` is 0, the nominal plant is the only one. Raises ConfigError if the scatter is missing or invalid.
     """
     if not count:
-        return [Plant(NOMINAL, seed, {})]
+        return [Plant(NOMINAL, seed, {}, {})]
     if not scenario.scatter:
         raise ConfigError(f"{scenario.name}: has no scatter from which to draw {count} plants")
     scatter = {key: distribution(text, f"scatter: {key}") for key, text in scenario.scatter.items()}
     # draw leaders before the keys that follow them
     ordered = dict(sorted(scatter.items(), key=lambda item: bool(item[1].leader)))
-    data, numbers = scenario.data(), range(1, count + 1)
-    first = [Plant(NOMINAL, seed, {})] if nominal else []
-    return [*first, *(Plant(number, seed, _values(data, ordered, number, seed)) for number in numbers)]
+    first = [Plant(NOMINAL, seed, {}, {})] if nominal else []
+    return [*first, *(Plant(number, seed, {}, ordered).on(scenario) for number in range(1, count + 1))]
 
 
 def _values(data: Data, scatter: Mapping[str, Distribution], number: int, seed: int) -> dict[str, object]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rths_nodes.analysis.study_table import magnitude
 from rths_nodes.app.studies import engine, runs
 from rths_nodes.app.studies.engine import Lost, Progress, Tell
 from rths_nodes.core.errors import ConfigError, show, unknown
@@ -315,7 +316,7 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
     findings = runs.Findings(**runs.run_safely(scenario, runs.needs_response([index]), preferred, tell))
     if findings.outcome != "finished":
         return BROKEN * (2.0 - findings.samples / scenario.samples)
-    value = abs(findings.values.get(index, math.nan))
+    value = magnitude(index, findings.values.get(index, math.nan))
     return value if math.isfinite(value) else BROKEN
 
 

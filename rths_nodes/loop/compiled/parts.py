@@ -329,6 +329,8 @@ class _Gathered:
         scenario, port = self._scenario, self._a.port
         stopped, names = scenario.stop_groups, (port.auxiliary_inputs, port.auxiliary_names)
         bounds = limits.LimitCheck(scenario.limits, scenario.dt, *names, None, stopped)
+        if reason := bounds.measurement(measured, measured.command.tolist()):
+            raise Resists(f"Measurement 0: {reason}")
         table, in_a_row, last = bounds.measurements
         counts = np.array(in_a_row, np.int64), np.array(last, np.int64)
         self._constants |= {"moves": tuple(bounds.moves), "measurements": (table, *counts)}

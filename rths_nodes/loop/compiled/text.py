@@ -14,8 +14,8 @@ next Command has been computed, 2: brake immediately). In its result ``acted`` (
 rig), ``stopping`` and ``resting`` precede the states.
 
 A ``remote`` loop is a live loop without a rig. It has two more arguments, ``half`` and ``reading`` (displacements,
-forces, applied commands and flags of a Measurement). Half 0 uses Measurement 0, half 1 computes Command k + 1, and
-half 2 checks Measurement k + 1. If ``asked`` is 3, the rig has stopped.
+forces, applied commands and flags of a Measurement). Half 0 checks Measurement 0, half 1 computes Command k + 1,
+and half 2 checks Measurement k + 1. If ``asked`` is 3, the rig has stopped.
 """
 
 from __future__ import annotations
@@ -170,6 +170,7 @@ def _halves(kind: Kind, driven: list[str], judged: list[str]) -> list[str]:
         *("if half == 0:", *_indented(first, IN)),
         *("if half == 1:", *_indented([*driven, *sent], IN)),
         *("else:", *_indented([f"{each('p_#', n)} = {each('sent_#', n)}", *_written(kind)], IN)),
+        *(f"if half == 0 and ({' or '.join(_broken(kind))}):", f"{IN}stopped = sample"),
         *("if half == 2:", *_indented(judged, IN)),
     ]
 
@@ -427,18 +428,22 @@ def _doubted(kind: Kind, condition: str) -> list[str]:
     return [f"if {condition}:", f"{IN}doubt = {FLAG_SATURATED}"] if kind.live else _stop(condition)
 
 
-def _judged(kind: Kind) -> list[str]:
+def _broken(kind: Kind) -> list[str]:
     n = kind.axes
-    moved, forces, lines = row("m_#", n), row("f_#", n), []
+    moved, forces = row("m_#", n), row("f_#", n)
     values = f"({each('m_#', n)}, {each('f_#', n)})"
     if kind.beside:
         values = f"[{each('m_#', n)}, {each('f_#', n)}]"
         values += f' + of_errors(zeros, {moved}, {forces}, {row("c_#", n)}, b"")'
     broken = [f"acting(measurements, {values}, 0) >= 0", *["not all_finite(channels)"] * (kind.channels > 0)]
-    broken += ["asked > 2"] * kind.remote
+    return broken + ["asked > 2"] * kind.remote
+
+
+def _judged(kind: Kind) -> list[str]:
+    n, lines = kind.axes, []
     if kind.live:
-        return [f"if {' or '.join(broken)}:", *_indented(["stopped = sample", *_begin_stop(kind)], IN)]
-    for condition in broken:
+        return [f"if {' or '.join(_broken(kind))}:", *_indented(["stopped = sample", *_begin_stop(kind)], IN)]
+    for condition in _broken(kind):
         lines += _stop(condition)
     index = each_line("index_#, (i_#, e_#) = index_step(of_index_#, index_#, c_#, m_#, f_#)", n)
     sums = (each(f"{name}_#", n).replace(", ", " + ") for name in "ie")

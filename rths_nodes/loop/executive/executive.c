@@ -45,7 +45,7 @@ void entry(const number *numbers, void *const *arrays, number *results);
 
 enum { STARTING = 0, READY = 1, RUNNING = 2, ENDED = 3 };
 enum { DRIVEN = 1, BROKEN = 2, BRAKED = 3, REFUSED = 4, LAST = 5, FIRST = 6 }; /* kinds of rows */
-enum { NO_STOP = 0, OPERATOR = 1, TRIP = 2, SILENT = 3, FULL = 4, PARENT = 5, RIG = 6, PRESSURE = 7 }; /* stop words */
+enum { NO_STOP = 0, OPERATOR = 1, TRIP = 2, SILENT = 3, FULL = 4, PARENT = 5, RIG = 6, PRESSURE = 7, AT_START = 8 }; /* stop words */
 enum { BEGUN = 0, COMMANDED = 1, MEASURED = 2 }; /* halves of a sample with a rig over UDP */
 enum { BAD_USE = 64, BAD_MEMORY = 65, BAD_FLOATING = 66, BAD_CLOCK = 67 };      /* exit codes */
 
@@ -380,13 +380,23 @@ static const number *exchange(executive *e, const int64_t *row, int64_t *fault)
     return step_measured(e, *fault != NO_STOP ? 3 : 0, MEASURED);
 }
 
-static void begin_session(executive *e)
+/* Return false if the commands in Measurement 0, at which the rig is held, are not finite. */
+static bool begin_session(executive *e)
 {
+    control *shared = e->shared;
+    const double *held = (const double *)(const void *)(e->words + shared->felt) + 2 * session.terms.axes;
     int64_t *row = prepare(e, 0);
+    bool finite = true;
     near_begin(&session);
-    (void)take_measured(e);
-    (void)step_measured(e, 0, BEGUN);
+    const int64_t fault = take_measured(e);
+    for (int64_t i = 0; i < session.terms.axes; ++i)
+        finite = finite && finite_real(held[i]);
+    const number *results = step_measured(e, fault != NO_STOP ? 3 : 0, BEGUN);
+    shared->fault = session.report.stopped * 256 + session.report.reason;
+    if (results[shared->at_stopped].integer >= 0)
+        ask_to_stop(shared, fault != NO_STOP ? fault : AT_START);
     publish(e, row, 0, FIRST, 0);
+    return finite;
 }
 
 static void end_session(const control *shared)
@@ -446,11 +456,12 @@ static void run(executive *e)
     shared->began = e->rested = e->heard = now();
     e->due = shared->began + shared->period;
     set(&shared->state, RUNNING);
+    bool going = true;
 #ifdef RTHS_NEAR_H
     if (shared->terms)
-        begin_session(e);
+        going = begin_session(e);
 #endif
-    for (int64_t sample = 0;; ++sample) {
+    for (int64_t sample = 0; going; ++sample) {
         int64_t slipped = 0;
         if (!shared->period)
             wait_for_room(e);
@@ -461,8 +472,7 @@ static void run(executive *e)
             if (!e->stopping)
                 look_at_reader(e);
         }
-        if (!(shared->bare ? run_bare(e, row, sample) : run_sample(e, row, sample, slipped)))
-            break;
+        going = shared->bare ? run_bare(e, row, sample) : run_sample(e, row, sample, slipped);
     }
 #ifdef RTHS_NEAR_H
     if (shared->terms)

@@ -20,7 +20,7 @@ from rths_nodes.laboratory.ports.udp import UdpPort, unusable
 
 COUNTS = (LOST, REPEATED, REORDERED, FOREIGN, GARBAGE)
 PROBES = NEEDED = 64
-OPENED, REFUSED, NO_ANSWER, OTHER_VERSION = range(4)
+OPENED, REFUSED, NO_ANSWER, OTHER_VERSION, INTERRUPTED = range(5)
 """Results of ``near_connect``."""
 _Axes = ctypes.c_double * LARGEST_AXES
 _U8, _U16, _U32, _U64 = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64
@@ -83,6 +83,8 @@ def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) ->
     """
     if result < 0:
         raise unusable(params.local_port, os.strerror(-result))
+    if result == INTERRUPTED:
+        raise ConfigError(f"{port.link.label}: cannot connect, because a stop was requested")
     if result == OTHER_VERSION:
         raise session.other_version(port, report.other_version)
     if result not in (OPENED, REFUSED):

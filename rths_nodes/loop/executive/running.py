@@ -47,13 +47,14 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.stages.command import bounds_of
 from rths_nodes.loop.stages.monitor import MonitorStage
+from rths_nodes.loop.stages.rig import check_first
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop, begin, braking_time, command_after
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import LateData, timing
 
 SOURCE = Path(__file__).with_name("executive.c")
-OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE = range(1, 8)
+OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE, AT_START = range(1, 9)
 """Stop words (causes of a stop), as in executive.c."""
 READY, ENDED = 1, 3  # states of the program
 SILENCE_S = 1.0
@@ -340,6 +341,8 @@ class ExecutiveLoop:
             return State.TRIPPED if reason else State.FINISHED, reason, failed
         by = control.stopped_by
         reason = self.reasons.get(by, self._messages.reason)
+        if by == AT_START:
+            reason = self._messages.at_start
         if by == RIG:
             report = self._report
             report.stopped, report.reason = divmod(control.fault, 256)
@@ -551,9 +554,9 @@ class RowLayout:
 class Messages:
     """Converts rows to messages for the monitor and the ``sinks``.
 
-    ``reason`` states the refused Command or the exceeded limit that stopped the rig, or is empty. ``failed`` is
-    true if a component failed. ``shown`` holds the compensator's last values. If ``judges`` is false, the monitor
-    of ``parts`` receives no messages.
+    ``reason`` states the refused Command or the exceeded limit that stopped the rig, and ``at_start`` the limit
+    that Measurement 0 exceeds; otherwise they are empty. ``failed`` is true if a component failed. ``shown`` holds
+    the compensator's last values. If ``judges`` is false, the monitor of ``parts`` receives no messages.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:
@@ -568,7 +571,7 @@ class Messages:
         self.sample, self._step, self._inputs = 0, 0, parts.target.auxiliary
         self._sent = parts.measured.command.tolist()
         self.shown: list[float] = []
-        self.reason, self.failed, self._stopping = "", False, False
+        self.reason, self.at_start, self.failed, self._stopping = "", "", False, False
         self.bridged: list[int] = []
         """Numbers of the samples whose Measurement was bridged, for a rig over UDP."""
 
@@ -648,5 +651,8 @@ class Messages:
         for sink in () if self._parts.kind.remote else self._sinks:
             sink.truth(Measurement(sample, moved, force, applied, true_channels, marked, modes))
         self.sample, self._sent, self._stopping = sample, sent.tolist(), kind in (BRAKED, BROKEN)
+        if kind == FIRST:
+            check_first(measured, "")
+            self.at_start = self._check.measurement(measured, values["target"].tolist())
         if kind == BROKEN:
             self.reason = self._check.measurement(measured, values["target"].tolist())

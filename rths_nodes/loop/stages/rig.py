@@ -22,6 +22,7 @@ from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SLOWED,
     FLAG_TRIPPED,
+    HYDRAULICS_OFF,
     INTERLOCK_OPEN,
     Array,
     Command,
@@ -228,28 +229,16 @@ class RigStage:
             self._sent = self._sent_before = measured.command.tolist()
             self._bridge.start(measured.command)
             self.under_way.start = Command(0, stands := measured.command.copy(), stands, self._passive)
-            if self.levels is not None:
-                self.levels.judge(None, shown)
+            if reason := self._reason(None, measured, shown):
+                self.trip(reason)
             return measured
         self.ticks = measured.sample
         sample = measured.sample = shown.sample = self.ticks - self._between
-        port = self.port
-        if port.interlock:
+        if self.port.interlock:
             measured.interlock = INTERLOCK_OPEN
         if not self.stopping:
-            opened = why_opened(port, measured) if measured.interlock == INTERLOCK_OPEN else ""
-            reason = opened or why_failed(port, measured.hydraulics)
-            reason = reason or (self._handover.lost() if self._handover is not None else "")
-            aims = self._aims
-            if self.under_way.depth:
-                aims = self.under_way.compared(aims, shown.displacement.tolist(), self.pause.active)
-            reason = reason or self._check.measurement(shown, aims, command.control_mode)
-            reason = reason or port.partial_stop
-            if self._handover is not None:
-                reason = reason or self._handover.following(command, shown, self.pause.active)
-            level, action = self.levels.judge(command, shown, aims) if self.levels is not None else ("", "")
-            if reason or level:
-                self._begin_stop(reason, sample, level, action)
+            if reason := self._reason(command, measured, shown):
+                self._begin_stop(reason, sample)
             elif not self._sampled:
                 self._between += 1
                 if self._handover is not None and self.pause.rests:
@@ -273,6 +262,28 @@ class RigStage:
             if late := self._bridges.breach:
                 self.trip(late)
         return measured
+
+    def _reason(self, command: Command | None, measured: Measurement, shown: Measurement) -> str:
+        """Return the reason to stop after a Measurement, or an empty string. Measurement 0 has no Command."""
+        port, handover, aims = self.port, self._handover, self._aims
+        opened = why_opened(port, measured) if port.interlock or measured.interlock == INTERLOCK_OPEN else ""
+        failed = port.failure or measured.hydraulics == HYDRAULICS_OFF
+        reason = opened or (why_failed(port, measured.hydraulics) if failed else "")
+        reason = reason or (handover.lost() if handover is not None else "")
+        if command is not None and self.under_way.depth:
+            aims = self.under_way.compared(aims, shown.displacement.tolist(), self.pause.active)
+        modes = b"" if command is None else command.control_mode
+        reason = reason or self._check.measurement(shown, aims, modes) or port.partial_stop
+        if handover is not None and command is not None:
+            reason = reason or handover.following(command, shown, self.pause.active)
+        if self.levels is None:
+            return reason
+        level, action = self.levels.judge(command, shown, None if command is None else aims)
+        if action == HOLD and not reason:
+            self._request_stop(StopRequest(level, end=State.HELD))
+        elif action == INTERLOCK:
+            port.drop_heartbeat()
+        return reason or level
 
     def _heed(self, asked: OperatorRequests) -> None:
         if asked.stop_reason:
@@ -342,13 +353,7 @@ class RigStage:
             return breach
         return beyond
 
-    def _begin_stop(self, reason: str, sample: int, level: str = "", action: str = "") -> None:
-        """Begin the safe stop for ``reason``, or for ``level``, the reason for the ``action`` of a level."""
-        if action == HOLD and not reason:
-            self._request_stop(StopRequest(level, end=State.HELD))
-        elif action == INTERLOCK:
-            self.port.drop_heartbeat()
-        reason = reason or level
+    def _begin_stop(self, reason: str, sample: int) -> None:
         request = self.stop_request
         if request is not None and self.port.interlock:
             reason = request.reason  # the request names the cause; the open interlock is only the effect

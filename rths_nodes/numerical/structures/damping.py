@@ -23,6 +23,8 @@ TABLE = {
 }
 
 
+RIGID = 1e-7
+"""Frequency of a free motion, relative to the highest frequency; a lower frequency is rounding error."""
 SMALL = 100
 """Largest number of degrees of freedom with mass for which modes of a sparse structure are always computed with
 full matrices."""
@@ -55,20 +57,33 @@ def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tup
     """Return natural frequencies (Hz), ascending, and viscous damping ratios, ``(n_dof,)`` each.
 
     Both follow from the complex eigenvalues s = -zeta w +- j w sqrt(1 - zeta^2), for any damping matrix. For an
-    overdamped mode the two real eigenvalues satisfy s1 s2 = w^2 and s1 + s2 = -2 zeta w.
+    overdamped mode the two real eigenvalues satisfy s1 s2 = w^2 and s1 + s2 = -2 zeta w, and have the same shape.
     """
     nothing, identity = np.zeros_like(mass), np.eye(len(mass))
     inverse = np.linalg.inv(mass)
-    values = np.linalg.eigvals(np.block([[nothing, identity], [-inverse @ stiffness, -inverse @ damping]]))
+    values, shapes = np.linalg.eig(np.block([[nothing, identity], [-inverse @ stiffness, -inverse @ damping]]))
     upper = values[values.imag > 0.0]
-    real = np.sort(values[values.imag == 0.0].real)
-    half = len(real) // 2
-    slow, fast = real[::-1][:half], real[:half]
+    real = values.imag == 0.0
+    slow, fast = _paired(values[real].real, shapes[: len(mass), real].real)
     omega = np.concatenate([np.abs(upper), np.sqrt(np.maximum(slow * fast, 0.0))])
+    omega[omega <= RIGID * omega.max()] = 0.0
     decay = np.concatenate([-upper.real, -0.5 * (slow + fast)])
     order = np.argsort(omega, kind="stable")
     ratios = np.divide(decay, omega, out=np.zeros_like(omega), where=omega > 0.0)
     return omega[order] / (2.0 * math.pi), ratios[order]
+
+
+def _paired(values: Array, shapes: Array) -> tuple[Array, Array]:
+    """Return the real eigenvalues of overdamped modes, slow and fast, paired by their ``shapes`` ``(n, m)``."""
+    sizes = np.linalg.norm(shapes, axis=0)
+    alike, left, pairs = np.abs(shapes.T @ shapes) / np.outer(sizes, sizes), np.argsort(values).tolist(), []
+    while len(left) > 1:
+        fast = left.pop(0)
+        slow = max(left, key=lambda other: alike[fast, other])
+        left.remove(slow)
+        pairs.append((values[slow], values[fast]))
+    slow_ones, fast_ones = np.array(pairs).reshape(-1, 2).T
+    return slow_ones, fast_ones
 
 
 def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:

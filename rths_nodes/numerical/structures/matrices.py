@@ -132,7 +132,7 @@ class Matrices(Partition):
             "unit of length in the files; the unit of mass is force s^2 / length", "m", tuple(LENGTHS)
         )
         rotations: tuple[float, ...] | None = vector(
-            "numbers (from 1) of the degrees of freedom that are rotations in rad, if the length unit is not m",
+            "numbers (from 1) of the degrees of freedom that are rotations in rad",
             "1",
             None,
             at_least=1.0,
@@ -164,7 +164,9 @@ class Matrices(Partition):
             at_least=1.0,
         )
         influence: tuple[float, ...] | None = vector(
-            "displacement of each degree of freedom per ground displacement; default: ones", "1", None
+            "displacement of each degree of freedom per ground displacement; default: 1, or 0 for rotations",
+            "1",
+            None,
         )
         ground_load: str = text(
             "mass in the ground load of the numerical substructure; whole: includes the mass under test "
@@ -224,7 +226,8 @@ def _directions(params: Matrices.Params, n: int) -> tuple[tuple[str, ...], Array
     node = params.node
     if not node:
         names = tuple(f"x_{index + 1}" for index in range(n))
-        return names, np.ones(n) if params.influence is None else np.array(params.influence)
+        default = np.where(_turned(params, n), 0.0, 1.0)
+        return names, default if params.influence is None else np.array(params.influence)
     if n % len(node):
         raise ConfigError(
             f"structure.node = {show(node)}: the number of degrees of freedom, {n}, must be a multiple of "
@@ -293,19 +296,20 @@ def _stored(matrix: Matrix, sparse: bool) -> Matrix:
 def _to_si(params: Matrices.Params, n: int) -> Matrix:
     """Return the diagonal matrix D such that D A D is in SI units for a mass or stiffness A of the file."""
     force, length = FORCES[params.force_unit], LENGTHS[params.length_unit]
-    per_dof = np.full(n, 1.0 / length)
-    if params.node:
-        turned = np.array([direction.startswith("r") for direction in params.node])
-        per_dof[np.resize(turned, n)] = 1.0
-    elif params.rotations is not None:
-        numbers = np.array(params.rotations)
-        if (numbers % 1.0).any() or (numbers > n).any():
-            raise ConfigError(
-                f"structure.rotations = {show(params.rotations)}: must be whole numbers from 1 to {n}"
-            )
-        per_dof[numbers.astype(int) - 1] = 1.0
+    per_dof = np.where(_turned(params, n), 1.0, 1.0 / length)
     # entries are forces or moments per displacement or rotation; a moment is force times length
     return diagonal(np.sqrt(force * length) * per_dof)
+
+
+def _turned(params: Matrices.Params, n: int) -> NDArray[np.bool_]:
+    """Return whether each degree of freedom is a rotation, ``(n,)``."""
+    if params.node:
+        return np.resize([direction.startswith("r") for direction in params.node], n)
+    turned, numbers = np.zeros(n, bool), np.array(params.rotations or ())
+    if (numbers % 1.0).any() or (numbers > n).any():
+        raise ConfigError(f"structure.rotations = {show(params.rotations)}: must be whole numbers from 1 to {n}")
+    turned[numbers.astype(int) - 1] = True
+    return turned
 
 
 def _read(written: object, path: str, unit: str) -> Matrix:

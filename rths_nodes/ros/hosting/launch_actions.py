@@ -10,6 +10,7 @@ import math
 import os
 import shlex
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +28,9 @@ from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from rths_nodes.core import yaml_text
+from rths_nodes.core.addresses import LARGEST_PORT
 from rths_nodes.core.data import unflatten
-from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.errors import ConfigError, quoted, unknown
 from rths_nodes.loop import faults as faulty
 from rths_nodes.loop import options as offered
 from rths_nodes.loop import outcomes
@@ -164,6 +166,7 @@ class LaunchedTest:
         _check(scenario, self.options, check_free if self._records else lambda _: None)
         self._further = {"use_sim_time": configured["use_sim_time"] == "true"}
         if configured["page"] == "true":
+            _check_page_port(configured["page_port"])
             environment.check_page()
         missing = [name for name in RVIZ if not has_resource("packages", name)]
         if missing and configured["rviz"] == "true":
@@ -227,7 +230,7 @@ class LaunchedTest:
             for description in described
             for name, value in description.parameters.items()
             if name not in shared
-            for part in ("-p", f"{description.role}:{name}:={json.dumps(value)}")
+            for part in ("-p", f"{description.role}:{name}:={json.dumps(value, ensure_ascii=False)}")
         ]
         return self._process(
             names.RIG,
@@ -379,7 +382,7 @@ class LaunchedTest:
         path = self._recording
         if not path or not Path(path).exists():
             return "no recording"
-        page = "" if code == ExitCode.REFUSED else f"; rths report {path} creates {path}.html"
+        page = "" if code == ExitCode.REFUSED else f"; rths report {quoted(path)} creates {path}.html"
         return f"recording: {path}{page}"
 
 
@@ -418,6 +421,17 @@ def _value(option: offered.Option, text: str) -> Any:
         return shlex.split(text)
     except ValueError as error:  # a quote is missing
         raise ConfigError(f"{option.name} = {text!r}: {error}") from None
+
+
+def _check_page_port(text: str) -> None:
+    """Raise ConfigError unless a page can be served at port ``text``, because the test would run without it."""
+    if not text.isdecimal() or int(text) > LARGEST_PORT:
+        raise ConfigError(f"page_port = {text!r}: must be a whole number from 0 to {LARGEST_PORT}")
+    try:
+        socket.create_server(("127.0.0.1", int(text))).close()
+    except OSError as error:
+        why = f"page_port = {text}: the page cannot be served at this port ({error.strerror})"
+        raise ConfigError(f"{why}. Choose another port, or 0 for any free port") from None
 
 
 def check_rosbag2(directory: Path) -> None:

@@ -44,7 +44,7 @@ MOST_EVENTS = 200
 TURN_S = 0.05
 BYTES_OF_CURVE = 4 * PER_CURVE
 OF_RIG = ("displacement", "force", "command")
-OF_STATE = ("reason", "sample", "samples", "scenario", "run_id", "servo_rate")
+OF_STATE = ("reason", "sample", "samples", "scenario", "run_id")
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
 RIG_OF = {names.ACTUATOR: "run", names.OPERATOR: "procedure"}
 """Nodes that report the type of their rig (REAL RIG, EMULATED or SIMULATED)."""
@@ -141,10 +141,11 @@ class RigListener(ThreadedNode):
         self._gone += len(self._columns) + 1
         self._columns.clear()
         self._kept = 0
-        limits = zip(message.limited, message.limits, message.low, message.high, strict=True)
+        bounds = _numbers(message.low), _numbers(message.high)
+        limits = zip(message.limited, message.limits, *bounds, strict=True)
         self._told["curves"] = {
             "run": self._run,
-            "servo_rate": message.servo_rate,
+            "servo_rate": _numbers([message.servo_rate])[0],
             "names": list(message.names),
             "units": list(message.units),
             "limits": [dict(zip(("curve", "name", "low", "high"), limit, strict=True)) for limit in limits],
@@ -164,6 +165,7 @@ class RigListener(ThreadedNode):
             "state": state,
             "over": message.state in OVER[kind],
             **{name: getattr(message, name) for name in OF_STATE},
+            "servo_rate": _numbers([message.servo_rate])[0],
             "hash": message.scenario_hash,
             "axes": list(message.axis_names),
             "heard": time.time(),
@@ -203,7 +205,7 @@ class RigListener(ThreadedNode):
                 nodes[node] = {"level": ord(status.level), "words": status.message, "values": values}
 
 
-def _numbers(values: Iterable[float]) -> list[float | None]:
+def _numbers(values: Iterable[float]) -> list[float | None]:  # JSON has no NaN, and browsers refuse it
     return [value if math.isfinite(value) else None for value in values]
 
 

@@ -20,7 +20,7 @@ import yaml
 
 from rths_nodes.core import yaml_text
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.errors import ConfigError, quoted, unknown
 from rths_nodes.loop.options import COMPOSED, ONE_NODE, ROSBAG2, RunOptions, checked_namespace
 from rths_nodes.loop.outcomes import ExitCode, LastWords, report_to_launch
 from rths_nodes.loop.scenario.schema import Scenario
@@ -288,7 +288,7 @@ class Processes:
         broken_off = any(process.broken_off for process in self.running if process.role == names.RECORDER)
         recorders = [description for description in self.descriptions if description.role == names.RECORDER]
         paths = [description.parameters["record"] for description in recorders if broken_off]
-        notes += [f"rths recover {path} completes the recording" for path in paths if Path(path).exists()]
+        notes += [f"rths recover {quoted(path)} completes the recording" for path in paths if Path(path).exists()]
         return notes
 
     def why(self, ended: Process) -> str:

@@ -258,6 +258,9 @@ class NodeSettings:
         for peer in value if name in (PEERS, "nodes") else ():
             if peer and peer not in names.PEERS and not names.axis_of(peer):
                 raise ConfigError(f"{name}: unknown node {peer!r}; known: {', '.join(names.PEERS)}")
+        role = self.location.role
+        if name == PEERS and (role not in (AXIS, *value) or len(set(value)) < len(value)):
+            raise ConfigError(f"{name} = {', '.join(value)}: must contain {role}, and no node twice")
 
     def _check_names(self) -> None:
         prefixes = tuple(f"{section}." for section in self.owned)

@@ -40,7 +40,7 @@ def address(node: str, domain: int, user: int | None = None) -> bytes:
 
 def stop_address(namespace: str) -> bytes:
     """Return the socket address of the executive; the datagram ``S`` stops the test, ``T`` trips it."""
-    return f"\0rths {os.getuid()} {os.environ.get(DOMAIN, '0')} {namespace.strip('/')} stop".encode()
+    return address(f"/{namespace.strip('/')} stop", int(os.environ.get(DOMAIN) or 0))
 
 
 def stop_executive(namespace: str, kind: str) -> bool:

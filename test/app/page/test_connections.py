@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event, active_count
 from types import SimpleNamespace
@@ -249,6 +249,25 @@ def test_blocked_terminal_holds_no_thread_of_the_page(monkeypatch: pytest.Monkey
     page_command._behind(MagicMock(namespace="silent", recordings="runs", restarted=False))
     released.set()
     assert time.monotonic() - began < 4.0
+
+
+def test_page_process_that_hung_receives_whether_a_stop_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections.subprocess, "Popen", MagicMock())
+    behind = connections.Behind([])
+    behind._end, page = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for end in (behind._end, page):
+        end.setblocking(False)
+    with suppress(BlockingIOError):  # connections fill the queue
+        while behind._end.send(b"connection"):
+            behind.reaches(False)
+    behind.reaches(True)
+    with suppress(BlockingIOError):
+        while page.recv(100):
+            pass
+    behind.reaches(True)
+    assert json.loads(page.recv(100)) == {"reaches": True}
+    behind._end.close()  # the front ends before the page process is ready
+    asyncio.run(connections.serve_behind(connections.guarded_application("127.0.0.1"), page.detach(), print))
 
 
 @pytest.mark.nodes

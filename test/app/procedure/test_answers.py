@@ -71,6 +71,7 @@ def test_rungs_without_permission_or_bound_are_reported() -> None:
         ("operater: A", ("operater", "unknown", "operator")),
         ("level: 1.2", ("level", "1.2", "> 0", "<= 1")),
         ("level: a fifth", ("level", "a fifth")),
+        ("checklist: {bolts: yes}", ("checklist.bolts", "'yes'", "y or n")),
         ("time_ratio: 2.5", ("time_ratio", "2.5")),
         ("unload: true", ("unload", "True", "{moves: y}", "{moves: n}")),
         ("check: y\nrun: all", ("run", "'all'", "{moves: y}")),
@@ -158,16 +159,14 @@ def test_console_asks_again_after_an_invalid_line() -> None:
 
 
 def test_empty_line_takes_the_default() -> None:
-    console, questions, _ = dialogue([""])
-    assert console.value("time_ratio", 10) == 10
+    console, questions, _ = dialogue(["", "17"])
+    assert (console.value("time_ratio", 10), console.value("specimen")) == (10, "17")
     assert "(10)" in questions[0]
 
 
 def test_yes_must_be_typed() -> None:
     console, _, output = dialogue(["maybe", "Y", ""])
-    assert console.yes("sure?") is True
-    assert output == ["y or n"]
-    assert console.yes("sure?") is False
+    assert [console.yes("sure?"), console.yes("sure?"), output] == [True, False, ["y or n"]]
 
 
 def test_rung_is_armed_by_first_characters_of_its_hash() -> None:

@@ -99,7 +99,8 @@ def test_proposed_acts_are_possible_and_verdicts_are_shown(session: Session) -> 
         proposed.append(seen.next_act)
         verdicts += seen.verdicts.values()
         assert [*seen.verdicts] == ["g"]
-        assert operator.act(act).done
+        acts = ("take_offsets", act) if act == "check" else (act,)  # the second offsets are not confirmed
+        assert all(operator.act(name).done for name in acts)
     assert proposed == [*MOVES[:-1], "unload", "finish"]
     assert [*dict.fromkeys(verdicts)] == ["", verdict(session.runner.record.rungs[-1])]
     assert session.send(Request()).next_act == ""

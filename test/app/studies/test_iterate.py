@@ -63,14 +63,12 @@ def test_iteration_is_independent_of_delay(delay: int, tmp_path: Path) -> None:
     assert result.verdict == "converged"
     assert len(result.rows) <= 3
     assert result.rows[-1].true < 1.0
-    assert result.inverse is not None
     assert result.inverse.late[0] == pytest.approx(0.0284 + delay / 1024.0, abs=2e-3)
 
 
 def test_tracking_converges_to_sensor_noise(tmp_path: Path) -> None:
     result = iterated(TRACKING, tmp_path, tolerance=0.01)
-    assert result.verdict == "converged"
-    assert result.rows[-1].missed == pytest.approx(1e-5, rel=0.1)
+    assert (result.verdict, result.rows[-1].missed) == ("converged", pytest.approx(1e-5, rel=0.1))
 
 
 def test_tracking_reduces_error_of_prescribed_motion(tmp_path: Path) -> None:
@@ -146,8 +144,10 @@ def test_unsupported_scenarios_are_refused(
 
 def test_real_rig_is_refused(tmp_path: Path, refusal: RunCommand) -> None:
     """An operator arms each run on a real rig."""
-    error = refusal("iterate", "chen_ricles_2010", "--rig", "bench_udp", "--record", str(tmp_path / "runs"))
+    record = "--record", str(tmp_path / "runs")
+    error = refusal("iterate", "chen_ricles_2010", "--rig", "bench_udp", *record)
     assert mentions(error, "port.type", "simulated rig", "rths iterate --next")
+    assert mentions(refusal("iterate", "yielding_five_story", *record), "structure", "linear")
     assert not (tmp_path / "runs").exists()
 
 
@@ -179,8 +179,8 @@ def test_command_writes_results_figure_and_report(
     assert mentions(figure.read_text(), "Remaining fraction", "error")
     assert page.read_text().startswith("<!DOCTYPE html>")
     data = json.loads((folder / "iteration.json").read_text())
-    assert data["verdict"] == "converged"
-    assert [row["number"] for row in data["rows"]] == list(range(1, len(data["rows"]) + 1))
+    numbers = [row["number"] for row in data["rows"]]
+    assert (data["verdict"], numbers) == ("converged", list(range(1, len(data["rows"]) + 1)))
     assert {path.name for path in folder.iterdir()} >= {"history_1.npz", "run_1", "run_2"}
     assert mentions(refusal(*command, *record), "exists", "new folder")
     assert main([*command, "--no-record", "--json", "--change", "2:axes.story.specimen.stiffness=6e4"]) == 3
@@ -373,10 +373,8 @@ def test_invalid_arguments_are_refused(arguments: list[str], parts: tuple[str, .
 
 def test_specimen_history_contains_runs_of_series(tmp_path: Path) -> None:
     for name in ("other", "series", "series/run_2"):
-        row = {"date": name, "test": name, "rung": "g"}
-        record = ProcedureRecord(
-            name, NAME, "", port="udp", specimen=SpecimenRecord("D-17", [row]), outcome="finished"
-        )
+        specimen = SpecimenRecord("D-17", [{"date": name, "test": name, "rung": "g"}])
+        record = ProcedureRecord(name, NAME, "", port="udp", specimen=specimen, outcome="finished")
         procedure.write(record, tmp_path / name)
     for folder in (tmp_path, tmp_path / "series"):
         assert [row["test"] for row in _history(folder, "D-17")] == ["other", "series", "series/run_2"]
@@ -388,8 +386,7 @@ def test_bounds_apply_to_each_axis() -> None:
     problems = [text.partition(" m,")[0] for text in corrections.above_first(2, planned, first, 1.1)]
     assert each_mentions(problems, ("axes.a", "run 2", "1.2"))
     assert corrections.beyond_elastic(2, planned, {"a": 2.1, "b": 10.1}) == []
-    (problem,) = corrections.beyond_elastic(2, planned, {"a": 2.0, "b": 10.1})
-    assert problem.startswith("axes.a:")
+    assert [text[:7] for text in corrections.beyond_elastic(2, planned, {"a": 2.0, "b": 10.1})] == ["axes.a:"]
 
 
 # History files

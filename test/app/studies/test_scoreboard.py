@@ -180,10 +180,8 @@ def test_unfinished_runs_rank_last() -> None:
 
 def test_indistinguishable_scores_share_a_place() -> None:
     """High values by seed: 2 to 2.4, 2.3 to 2.5, 2.45 to 2.6 (above the first range), and a failed run."""
-    columns = {
-        "name": list("abcdefgh"),
+    columns: dict[str, Any] = {name: [""] * 8 for name in ("name", "reason")} | {
         "outcome": ["finished"] * 7 + ["tripped"],
-        "reason": [""] * 8,
         "law": ["one", "one", "two", "two", "three", "three", "bad", "bad"],
         "seed": [1, 2] * 4,
         "J2": [2.0, 2.4, 2.5, 2.3, 2.6, 2.45, 0.1, 0.1],
@@ -199,6 +197,8 @@ def test_high_value_is_95th_percentile() -> None:
     columns = {name: ["x"] * 100 for name in ("name", "reason", "law")} | {"outcome": ["finished"] * 100}
     (score,) = scoreboard.scores(table(**columns, J2=values), [], "J2")
     assert (score.median["J2"], score.high["J2"], score.worst["J2"]) == (50.5, 96.0, 100.0)
+    (undefined,) = scoreboard.scores(table(**columns, J2=[*values[:94], *[math.nan] * 6]), [], "J2")
+    assert (undefined.median["J2"], undefined.high["J2"], undefined.failures) == (50.5, math.inf, 0)
 
 
 def test_each_record_is_scored_with_each_seed() -> None:

@@ -22,6 +22,7 @@ from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.app.cli import main
+from rths_nodes.app.commands.studies import _summary
 from rths_nodes.app.studies import study
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.study import NAME, Design, Journal, StudyFile
@@ -43,6 +44,7 @@ SMALL: dict[str, Any] = {
 }
 
 PLAIN = {"factors": {GAIN: {"list": [0.0, 0.4]}}, "plants": 0}
+SCATTERED = {"set": {"scatter": {ESTIMATE: {"normal": [15, 1]}}}, "plants": 1}
 HERE = Where()
 
 
@@ -121,6 +123,7 @@ def test_levels_may_be_lists_grids_settings_or_cases() -> None:
         ({"scenario": "chen"}, ("unknown", "scenario", "chen")),
         ({"set": {"duratio": 1}}, ("set", "duratio", "unknown")),
         ({"set": {"scatter": {GAIN: {"normal": [1, 1]}}}, "plants": 1}, ("compensator.k_p_per_mm2", "scatters")),
+        (SCATTERED | {"factors": {"case": {"list": ["alpha_15_k_p_0"]}}}, (ESTIMATE, "scatters")),
     ],
 )
 def test_invalid_studies_are_refused(changes: dict[str, Any], parts: tuple[str, ...]) -> None:
@@ -169,6 +172,7 @@ def test_failed_runs_are_rows_with_reasons(
     table = run_study(designed(factors=factors, plants=0, set=overrides), tmp_path)
     assert table.columns["outcome"] == ["finished", outcome]
     assert reason in table.columns["reason"][1]
+    assert _summary(table).endswith("worst inf") == (outcome == "tripped")
 
 
 def test_invalid_plants_are_refused_rows(tmp_path: Path) -> None:
@@ -315,8 +319,7 @@ def test_command_prints_summary_and_json(study_file: str, tmp_path: Path, output
     assert data["outcomes"] == {"finished": 12}
     assert data["units"] == {"J1": "ms", "J2": "%", "J3": "%", "max_error_mm": "mm"}
     (group,) = data["groups"]
-    assert (group["group"], group["runs"], group["failed"]) == ("", 12, 0)
-    assert set(group["indices"]) == {"J1", "J2", "J3", "max_error_mm"}
+    assert (group["group"], group["runs"], group["failed"], {*group["indices"]}) == ("", 12, 0, {*data["units"]})
     assert set(group["indices"]["J2"]) == {"low", "median", "high", "worst"}
 
 

@@ -35,8 +35,8 @@ def paper(*overrides: str) -> Scenario:
     return load("chen_ricles_2010", overrides)
 
 
-def error_of(scenario: Scenario) -> float:
-    return ran(to_json(scenario.data()), "J2", False, lambda share: None)
+def error_of(scenario: Scenario, index: str = "J2") -> float:
+    return ran(to_json(scenario.data()), index, False, lambda share: None)
 
 
 Replace = Callable[..., None]
@@ -138,6 +138,8 @@ def test_instability_ranks_below_early_end_below_any_error() -> None:
     assert judged([stable, unstable, stable], lambda share: None) == (1, "")
     early, later = (error_of(paper("duration=4", f"axes.story_1.limits.force={limit}")) for limit in (1e4, 4e4))
     assert UNSTABLE > early > later > BROKEN > error_of(paper("duration=1"))
+    best, low, high = (error_of(paper(*INVERSE, f"{ALPHA}={alpha}"), "fei_amplitude") for alpha in (29, 10, 60))
+    assert best < min(low, high)
 
 
 def test_numbers_of_compensator_are_tunable() -> None:
