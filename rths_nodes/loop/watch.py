@@ -350,10 +350,11 @@ class Watch:
     def _rests_by_command(self, statement: Sample) -> None:
         if self._commanded is None:
             self._commanded = statement.command
-        for axis, (now, then) in enumerate(zip(statement.command, self._commanded, strict=True)):
-            if abs(now - then) > self._tolerances[axis][2]:
+        rows = zip(self.names, statement.command, self._commanded, self._tolerances, strict=True)
+        for name, now, then, (_, _, tolerance) in rows:
+            if abs(now - then) > tolerance:
                 self.end(
-                    f"the test moved the command of {self.names[axis]} from {then:g} m to {now:g} m in the state "
+                    f"the test moved the command of {name} from {then:g} m to {now:g} m in the state "
                     f"{self._stated}, in which the rig must rest"
                 )
 
