@@ -159,37 +159,32 @@ def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Array
     return np.array(rows).T
 
 
-@dataclass(frozen=True)
-class Peaks:
-    """Largest magnitudes on an axis: command (m), velocity of the command (m/s), displacement (m), force (N)."""
-
-    command: float
-    velocity: float
-    displacement: float
-    force: float
+PEAKS = ("command", "velocity", "displacement", "force")
+Peaks = Mapping[str, Mapping[str, float]]
+"""Largest magnitudes by axis and name: command (m), its velocity (m/s), displacement (m), force (N)."""
 
 
-def of_first(name: str, now: Mapping[str, Peaks], first: Mapping[str, Peaks]) -> float:
-    largest = [max(getattr(row, name) for row in run.values()) for run in (now, first)]
+def of_first(name: str, now: Peaks, first: Peaks) -> float:
+    largest = [max(row[name] for row in run.values()) for run in (now, first)]
     return float(largest[0] / max(largest[1], 1e-300))
 
 
-def above_first(number: int, planned: Mapping[str, Peaks], first: Mapping[str, Peaks], factor: float) -> list[str]:
+def above_first(number: int, planned: Peaks, first: Peaks, factor: float) -> list[str]:
     return [
         f"axes.{axis}: run {number} would have a {name} of {value:.6g} {unit}, {value / before:.3g} times the "
         f"value in run 1; must be <= {factor:g} times, i.e. {factor * before:.6g} {unit}"
         for axis, most in first.items()
         for name, unit in UNITS.items()
-        if (value := getattr(planned[axis], name)) > factor * (before := getattr(most, name))
+        if (value := planned[axis][name]) > factor * (before := most[name])
     ]
 
 
-def beyond_elastic(number: int, reached: Mapping[str, Peaks], elastic: Mapping[str, float]) -> list[str]:
+def beyond_elastic(number: int, reached: Peaks, elastic: Mapping[str, float]) -> list[str]:
     return [
         f"axes.{axis}: run {number} has a displacement of {1e3 * far:.4g} mm; must be < elastic_limit = "
         f"{1e3 * limit:.4g} mm (rig file)"
         for axis, limit in elastic.items()
-        if not (far := max(reached[axis].command, reached[axis].displacement)) < limit
+        if not (far := max(reached[axis]["command"], reached[axis]["displacement"])) < limit
     ]
 
 
@@ -327,7 +322,7 @@ class Settings:
 class Rehearsal:
     """Result of a simulated run on the identified model."""
 
-    peaks: dict[str, Peaks]
+    peaks: Peaks
     missed: float
     """Rms error below the cut-off, % of the target's rms."""
 
@@ -463,10 +458,11 @@ class Corrections:
         missed = _worst(rest / _rms(self._target[:, 0]))
         return Rehearsal(self._peaks(sent, motion[:, 0], force), missed)
 
-    def _peaks(self, command: Array, moved: Array, force: Array) -> dict[str, Peaks]:
+    def _peaks(self, command: Array, moved: Array, force: Array) -> Peaks:
         rates = np.abs(np.diff(command, axis=0)) / self.base.dt
         columns = [np.abs(history).max(axis=0).tolist() for history in (command, rates, moved, force)]
-        return {axis: Peaks(*row) for axis, row in zip(self.base.axes, zip(*columns, strict=True), strict=True)}
+        rows = zip(*columns, strict=True)
+        return {axis: dict(zip(PEAKS, row, strict=True)) for axis, row in zip(self.base.axes, rows, strict=True)}
 
     def _in_time(self, force: Array) -> Array:
         """Return the forces at the instants of the displacements, without the delay ``force_lead``."""

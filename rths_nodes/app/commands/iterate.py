@@ -386,10 +386,8 @@ def _next(options: arguments.Options) -> None:
         print(f"the series has converged ({following.reason}); no further run is needed")
         return
     for axis, most in following.rehearsal.peaks.items():
-        print(
-            f"axes.{axis}: expected command {MM * most.command:.4g} mm, {MM * most.velocity:.4g} mm/s, force "
-            f"{most.force:.6g} N"
-        )
+        command, velocity = f"{MM * most['command']:.4g} mm", f"{MM * most['velocity']:.4g} mm/s"
+        print(f"axes.{axis}: expected command {command}, {velocity}, force {most['force']:.6g} N")
     print(f"run {following.number}: expected error {following.rehearsal.missed:.3g} %; scenario {file}")
     folder, rig = file.with_suffix(""), series.scenario.rig_file
     command = f"rths run {quoted(file)}" if rig is None else f"rths test {quoted(file)} --rig RIG"

@@ -20,7 +20,7 @@ from written_history import history_of, written_history
 
 import rths_nodes
 from rths_nodes.analysis.iteration import corrections
-from rths_nodes.analysis.iteration.corrections import HISTORY, TRACKING, Peaks, Settings
+from rths_nodes.analysis.iteration.corrections import HISTORY, PEAKS, TRACKING, Settings
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import iterate
 from rths_nodes.app.commands.procedures import _history
@@ -381,8 +381,8 @@ def test_specimen_history_contains_runs_of_series(tmp_path: Path) -> None:
 
 
 def test_bounds_apply_to_each_axis() -> None:
-    first = {"a": Peaks(1.0, 1.0, 1.0, 1.0), "b": Peaks(10.0, 10.0, 10.0, 10.0)}
-    planned = first | {"a": Peaks(1.2, 1.1, 2.0, 1.0)}
+    first = {"a": dict.fromkeys(PEAKS, 1.0), "b": dict.fromkeys(PEAKS, 10.0)}
+    planned = first | {"a": dict(zip(PEAKS, (1.2, 1.1, 2.0, 1.0), strict=True))}
     problems = [text.partition(" m,")[0] for text in corrections.above_first(2, planned, first, 1.1)]
     assert each_mentions(problems, ("axes.a", "run 2", "1.2"))
     assert corrections.beyond_elastic(2, planned, {"a": 2.1, "b": 10.1}) == []
