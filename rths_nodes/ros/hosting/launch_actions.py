@@ -181,7 +181,6 @@ class LaunchedTest:
         shorter = recording and self.directory.is_relative_to(Path.cwd())
         self._recording = os.path.relpath(recording) if shorter else recording
         self._folder = tempfile.TemporaryDirectory(prefix="rths_")
-        """Files and reports of the processes."""
         self._running: list[actions.ExecuteProcess] = []
         self._attached: list[actions.ExecuteProcess] = []
         self._peers: dict[actions.ExecuteProcess, str] = {}
@@ -258,7 +257,6 @@ class LaunchedTest:
         ]
 
     def _views(self) -> list[actions.ExecuteProcess]:
-        """Return page and RViz, as configured. Both end with the test."""
         views: list[actions.ExecuteProcess] = []
         if self._configured["page"] == "true":
             command = [sys.executable, *PAGE, "--namespace", self.namespace, "--parent", str(os.getpid())]

@@ -131,7 +131,7 @@ class SampleStream:
         self.ages = Durations(TIMED)
 
     def number(self, stamp: float) -> tuple[bool, int | None]:
-        """Return whether the state is new, and the number of its sample (None between two samples)."""
+        """Return True if the state is new, and the number of its sample (None if it is between two samples)."""
         if self._last is None:
             self._last, self._expected = 0, stamp
             return True, 0
@@ -306,7 +306,7 @@ class Ros2ControlPort(OfPort, Readback):
         self._stream: SampleStream | None = None
         self._state: JointSample | None = None
         self._position = np.full(len(self._axes), np.nan)
-        """Last displacement of the joints, m; from ``open`` before the first sample."""
+        """Last displacement, in the units of the joints; from ``open`` before the first sample."""
         self._seen = False
         self._command: Array | None = None
         self._needed: Counter[int] = Counter()
@@ -318,7 +318,7 @@ class Ros2ControlPort(OfPort, Readback):
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         """Find and check controller and broadcaster without sending a command.
 
-        Raises ConfigError if a check fails, or without ``pacer``.
+        Raises ConfigError if a check fails, or if ``pacer`` is None.
         """
         if pacer is None:
             raise ConfigError(
@@ -386,8 +386,8 @@ class Ros2ControlPort(OfPort, Readback):
     def write(self, command: Command) -> None:
         """Send the Command, or open the interlock if the first Command is too far from the position of the rig.
 
-        If the interlock is open for another reason, commands of the safe stop are still sent, except before the
-        first joint state.
+        If the interlock is open for another reason, commands of the safe stop are still sent. They are not sent if
+        no joint state arrived before the first Command.
         """
         values = command.command.copy()
         if self._command is None:
@@ -420,9 +420,10 @@ class Ros2ControlPort(OfPort, Readback):
         return self._sent if self._params.counter else None
 
     def ready(self) -> bool:
-        """Return True if an unused joint state has arrived or, with open interlock, the sample's time has elapsed.
+        """Return True if an unused joint state has arrived.
 
-        The safe stop then follows the clock of this computer.
+        If the interlock is open, also return True once the period of the sample has elapsed. The safe stop then
+        follows the clock of this computer.
         """
         if self._found:
             return True
