@@ -111,7 +111,7 @@ def description(
 
 
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
-    """Refuse an unknown argument if the command line names this file; a file that includes it has others."""
+    """Refuse an unknown argument if the command line names this file. An including file has other arguments."""
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the wrapper declares no arguments
     named = any(
@@ -422,7 +422,7 @@ def _value(option: offered.Option, text: str) -> Any:
 
 
 def _check_page_port(text: str) -> None:
-    """Raise ConfigError unless a page can be served at port ``text``, because the test would run without it."""
+    """Raise ConfigError if no page can be served at port ``text``. Otherwise the test would have no page."""
     if not text.isdecimal() or int(text) > LARGEST_PORT:
         raise ConfigError(f"page_port = {text!r}: must be a whole number from 0 to {LARGEST_PORT}")
     try:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rig driven by ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
 
-The rig generates the ticks. Each joint state, or every n-th, is a sample, numbered by its stamp. A command takes
-effect with the next update of the controller manager. The controller neither counts nor bridges commands and keeps
-the last command forever. Therefore only slow time is allowed, unless the hardware has a watchdog and a counter of
-commands. Conventions and limits: doc/ros2_control.md.
+The rig generates the ticks. Each joint state, or every n-th joint state, is a sample. Its stamp determines the
+number of the sample. A command takes effect with the next update of the controller manager. The controller neither
+counts nor bridges commands and keeps the last command forever. Therefore only slow time is allowed, unless the
+hardware has a watchdog and a counter of commands. Conventions and limits: doc/ros2_control.md.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class JointSample:
 def joint_sample(joints: Sequence[str], counter: str, message: JointState) -> JointSample:
     """Return the sample of a sensor_msgs/JointState. Raises Unfit for a missing joint or value.
 
-    The position of the joint ``counter``, unless empty, is the number of a command.
+    If ``counter`` is not empty, the position of this joint is the number of a command.
     """
     wanted, names = [*joints, counter] if counter else joints, list(message.name)
     indices = {name: index for index, name in enumerate(names)}
@@ -98,7 +98,7 @@ def joint_sample(joints: Sequence[str], counter: str, message: JointState) -> Jo
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return the number of joint states per ``dt`` (s), from ``stamps`` (s). Raises ConfigError for a fraction."""
+    """Return the joint states per ``dt`` (s), from ``stamps`` (s). Raises ConfigError for a fractional number."""
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
         raise ConfigError("the stamps of the joint states do not increase, but must be the times of the states")
