@@ -298,7 +298,7 @@ class RigAxis(OnRig):
     def check_limits(self, limits: Limits, path: str, where: str = "") -> None:
         """Raise ConfigError if ``limits`` exceed a channel's range, or a bound of the rig file exceeds ``limits``.
 
-        Inconsistent stiffnesses also raise ConfigError. The bounds are at ``where`` below ``path``.
+        Inconsistent stiffnesses also raise ConfigError. ``where``, below ``path``, locates the bounds in messages.
         """
         here, axis = join(path, where) if where else path, f"on axis {self.name} of the rig"
         self._check_stiffness(here)
@@ -354,7 +354,7 @@ class RigAxis(OnRig):
 class Gains(NamedTuple):
     """Signed factors from numbers of the port to SI units for one axis: displacement and command in m, force in N.
 
-    ``newtons`` is the factor for commands in N; without ``force_command`` it equals ``command``.
+    ``newtons`` is the factor for commands in N. It equals ``command`` if the rig has no channel ``force_command``.
     """
 
     displacement: float
@@ -379,7 +379,7 @@ _ROUNDING = 1.0 + 1e-9
 
 
 class Calibration:
-    """Converts samples of a port, with axes in the rig's order, to samples of the test, and back.
+    """Converts samples between a port, whose axes are in the order of the rig, and the test.
 
     ``seats`` holds the port index of each axis of the test. ``home`` holds the test index of each axis of the
     port.
@@ -391,7 +391,7 @@ class Calibration:
     newtons: Array
 
     def __init__(self, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> None:
-        """Build the conversion for ``axes`` with a ``rig_axis``. An ``auxiliary`` channel in SI units is None."""
+        """Build the conversion for ``axes`` of a rig. ``auxiliary`` contains None for each channel in SI units."""
         rows = [axis.rig_axis for axis in axes.values()]
         self.home = sorted(range(len(rows)), key=lambda index: rows[index].number)
         self.seats = [self.home.index(index) for index in range(len(rows))]
@@ -405,7 +405,7 @@ class Calibration:
         """Ranges of displacement, force and channels, in SI units."""
 
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
-        """Return a Measurement of the port as a Measurement of the test.
+        """Convert a Measurement of the port to SI units and to the order of the test.
 
         The result is flagged if a channel is at the end of its range. ``applied`` ``(n_axes,)`` is the exact
         applied command, if known, in N for axes in force mode, otherwise in m.

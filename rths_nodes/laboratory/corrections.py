@@ -183,8 +183,7 @@ def friction_of(corrections: Corrections, channels: Sequence[str], path: str) ->
 def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:
     """Return pairs (index in ``axes``, index in ``names``) for axes whose force is corrected.
 
-    The index in ``names`` belongs to the channel of the uncorrected force. The list is empty if no force is
-    corrected.
+    The index in ``names`` belongs to the channel of the uncorrected force.
     """
     plain = [name.partition(" [")[0] for name in names]
     named = ((index, f"{UNCORRECTED}{axis}") for index, axis in enumerate(axes))

@@ -6,8 +6,7 @@ change of mode does not move the axis. A force loop starts at the commanded posi
 keeps its last position and then follows only changes of its Commands.
 
 The loop stops if it would move the axis beyond its stroke or faster than its velocity limit, or if the correction
-by feedback exceeds ``largest_correction``. The axis is then held. ``breach`` contains the reason and trips
-the test.
+by feedback exceeds ``largest_correction``. The axis is then held. The reason in ``breach`` trips the test.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from rths_nodes.laboratory.ports.datagrams import LARGEST, LARGEST_AXES
 UNTESTED = -2
 RESULTS = ("taken", "garbage", "foreign", "repeated", "late", "early", "refused")
 COMPILER_OPTIONS = ("-O2", "-std=c99", "-shared", "-fPIC", "-ffp-contract=off")
-"""Options of the compiler. The last option makes sums identical on every processor."""
+"""Compiler options. The last option makes sums identical on every processor."""
 
 
 class ReceiverLimits(NamedTuple):

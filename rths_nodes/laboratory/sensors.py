@@ -195,7 +195,7 @@ class Output(MayBeWrong):
 def seats(sensors: Mapping[str, Sensors]) -> list[int]:
     """Return, for each axis, the index of the actuator that its sensors measure.
 
-    The list is empty if all sensors measure the actuators of their own axes.
+    The list is empty if the sensors of every axis measure its own actuator.
     """
     names = list(sensors)
     seat_numbers = [names.index(sensor.cabled_to or name) for name, sensor in sensors.items()]
@@ -229,7 +229,7 @@ def read(k: Channel, value: float, noise: float, sample: int) -> float:
 def sensors(
     k: Pair, s: tuple[()], displacement: float, force: float, noise: float, noise_of_force: float, sample: int
 ) -> tuple[tuple[()], tuple[float, float, bool]]:
-    """Readings of both channels after the converters."""
+    """Return the readings of both channels after the converters."""
     one, other = k
     shown = converted(read(one, displacement, noise, sample), one[5], one[6])
     push = converted(read(other, force, noise_of_force, sample), other[5], other[6])

@@ -28,7 +28,7 @@ OPERATOR = "operator"
 OPERATOR_SERVICES = ("stop", "stop_by_page", "hold")
 STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
 STRANGER, PAGE = "anybody", "page"
-"""Names of the callers of the operator's services: an unknown client, and the page."""
+"""Callers of the operator's services: an unknown client, and the page."""
 MOTION = "motion "
 """Prefix of the run name for the curves of a procedure's motion."""
 RIG = "rig"

@@ -24,7 +24,7 @@ from rths_nodes.laboratory.actuators.unloaded import transition
 Whole = tuple[float, float, float, float, float, float, Numbers]
 PASSES = (1, 2)
 """Passes of the fixed-point iteration for the piston velocity v. For a specimen with damping c, each pass
-multiplies the error by about v c / 2 F_max. This factor is below 0.15 for the defaults of this package."""
+multiplies the error by about v c / (2 F_max). This factor is below 0.15 for the defaults of this package."""
 
 
 class Constants(NamedTuple):
@@ -177,8 +177,8 @@ class ServoHydraulic(Actuator):
         x' = v_max tanh(K y / v_max) sqrt(1 - sgn(y) F / F_max)
 
     F_max is the stall force. F is the specimen's force, which depends on x', or zero if the actuator is not
-    affected by its specimen. The method is RK4 with ``substeps`` per sample. If the specimen's inner states decay
-    fast, substeps are halved once or several times.
+    affected by its specimen. The method is RK4 with ``substeps`` per sample. Substeps are halved if the specimen's
+    inner states decay fast.
     """
 
     @params

@@ -161,7 +161,7 @@ def with_force(go: Going, force: Callable[..., float]) -> Function:
 
 
 class Unloaded(Actuator):
-    """Base of actuators whose motion, the kernel ``MOTION``, does not depend on the specimen."""
+    """Base of actuators whose motion does not depend on the specimen. ``MOTION`` is the kernel of the motion."""
 
     MOTION: ClassVar[Kernel]
 
@@ -240,7 +240,7 @@ def plant_constants(plant: Plant, dt: float) -> PlantConstants:
 
 
 class HeldPlant(Unloaded):
-    """Base of actuators with a linear plant, ``Params.plant``. The motion is exact at each sample."""
+    """Base of actuators whose motion is the exact solution of a linear plant, ``Params.plant``."""
 
     MOTION = Kernel(
         lambda params, dt: plant_constants(params.plant(), dt), lambda k: ((0.0,) * len(k[0]), 0.0), move_plant
@@ -258,8 +258,8 @@ class HeldPlant(Unloaded):
 class SecondOrder(HeldPlant):
     """Solves d'' + 2 zeta w d' + w^2 d = w^2 c exactly for the displacement d and the command c.
 
-    If the command is held (1024 samples per second), the default plant lags by 13.7 ms at 2 Hz and by 15.6 ms at
-    10 Hz. These delays are measured from the start of the sample in which the command takes effect.
+    With commands held at 1024 samples per second, the default plant lags by 13.7 ms at 2 Hz and 15.6 ms at 10 Hz,
+    measured from the start of the sample in which the command takes effect.
     """
 
     ABOUT = "Second-order actuator; the defaults model the loading system of the TADC tests (plant P2)."

@@ -126,7 +126,7 @@ assert [field.name for field in fields(Head)] == list(LAYOUT)[2:]
 class Unreadable(ValueError):
     """Error for bytes that are not a datagram of this layout. The message is the reason.
 
-    A datagram of another ``version`` belongs to a ``session``; otherwise both are 0.
+    ``version`` and ``session`` are 0 unless the datagram has another version of the layout.
     """
 
     def __init__(self, reason: str, version: int = 0, session: int = 0) -> None:
@@ -192,7 +192,7 @@ class FarLimits(NamedTuple):
     """Largest magnitude of command minus measured displacement."""
 
     def times(self, command: float, force: float) -> FarLimits:
-        """Return the limits in SI units. A command unit is ``command`` m, and a force unit is ``force`` N."""
+        """Return the limits in SI units. ``command`` (m) and ``force`` (N) are the units of the datagrams."""
         units = (command, command, command, force, command)
         return FarLimits(*(limit * unit for limit, unit in zip(self, units, strict=True)))
 

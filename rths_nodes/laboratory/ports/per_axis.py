@@ -162,7 +162,7 @@ class PerAxisPort(OfPort, Readback):
         )
 
     def true_state(self) -> tuple[Measurement, int] | None:
-        """Return the rig's next true state and its stamp; None until all axes, except lost axes, have one."""
+        """Return the rig's next true state and its stamp, or None until every axis that is not lost has one."""
         for axis in self._axes:
             while axis not in self._truths and (truth := self._links.true_state_of(axis)) is not None:
                 self._with_truth.add(axis)
@@ -196,7 +196,7 @@ class PerAxisPort(OfPort, Readback):
 
 
 class LoadedAxesPort(ForceLoopPort):
-    """Closes the force loops of a rig with one node per axis. The nodes receive displacements.
+    """Closes the force loops of a rig with one node per axis. The axis nodes receive commands in m.
 
     Applied commands in N are kept until the true states arrive.
     """

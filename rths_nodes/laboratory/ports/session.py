@@ -161,7 +161,6 @@ class Link:
             del self._missing[next(iter(self._missing))]
 
     def too_late(self, counter: int) -> None:
-        """Count state ``counter`` as reordered if it had been counted as lost, otherwise as repeated."""
         if counter in self._missing:
             del self._missing[counter]
             self.counts[LOST] -= 1
@@ -173,7 +172,7 @@ class Link:
 class SessionListener(Listener):
     """Receives states of the session of ``link``. The listener may be passed to another process.
 
-    The datagrams that :meth:`stop` sends have the header ``head``.
+    ``head`` is the header of the datagrams that :meth:`stop` sends.
     """
 
     def __init__(self, link: Link, head: Head) -> None:
@@ -217,11 +216,11 @@ def _measurement(state: RigState, command: Array, auxiliary: Array, flags: int =
 
 
 class SentCommands:
-    """Holds the last Command, in the units of the port.
+    """Holds the last Command in the units of the port.
 
-    A Command takes effect after ``transport`` samples of ``dt`` s. Its unit is N only while the state
-    reports force control. During a change of mode a controller reports the command as a position, or as the force
-    at this position.
+    A Command takes effect after ``transport`` samples of ``dt`` s. It is in N only while the state reports force
+    control. If the state reports a command in another unit, as during a change of mode, the measured force or
+    displacement replaces it.
     """
 
     def __init__(self, gains: Sequence[Gains], dt: float, transport: int) -> None:
@@ -251,7 +250,7 @@ class SentCommands:
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
-        """Return the last Command in the unit of ``state``, or the reported command if the receiver changed it.
+        """Return the last Command, or the reported command if the receiver changed it, in the unit of ``state``.
 
         The reported command is also returned if ``transport`` is 0 or a mode is changing.
         """
@@ -271,9 +270,9 @@ class SentCommands:
         return np.where(newtons == forced, state.command, there)
 
     def places(self, state: RigState) -> Array:
-        """Return the active commands of a ``state``; for active commands in N, the displacements.
+        """Return the active commands of ``state`` in the port's unit of displacement commands.
 
-        All results are in the port's unit of displacement commands.
+        If the active command of an axis is in N, the result for this axis is the measured displacement.
         """
         newtons = np.array([flag > 0 for flag in state.in_newtons])
         return np.where(newtons, state.displacement * self._places, state.command)
@@ -379,7 +378,6 @@ class SessionPort(WarningPort):
         self.link = Link(self.transport_of(params), self._kind)
         self.address = self.link.transport.address
         self.head = Head(0, len(self.axes), 0, period=round(dt * 1e9), transport=params.transport_samples)
-        """Header fields of all datagrams."""
         self.head.auxiliary = len(self.auxiliary_inputs)
         self.interlock = self.build = ""
         self.stated: FarEnd | None = None
@@ -776,7 +774,7 @@ def _wider_loads(port: SessionPort, answer: Answer) -> list[str]:
 
 
 def _wider(path: str, limits: Sequence[tuple[str, str, float, float]]) -> list[str]:
-    """Describe the ``limits`` (name, unit, declared value, receiver's value) that the receiver exceeds."""
+    """Report the ``limits`` (name, unit, declared value, receiver's value) that are larger at the receiver."""
     return [
         f"{path}.{key} = {ours:.6g} {unit}: the receiver allows {there:.6g} {unit}. Lower the limit of the "
         "receiver"

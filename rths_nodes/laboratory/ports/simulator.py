@@ -63,11 +63,11 @@ class Drive:
     """Moves the actuators of all axes by active commands.
 
     ``dt`` is the period (s), and ``low_velocity`` the largest velocity at low pressure (m/s). Controller i moves
-    its actuator to scale c_i + offset for its active command c_i. If its loop is proportional with the static
-    stiffness K_i, z_i is subtracted: z_i' = (F / K_i - z_i) / T. F is the force of the driven actuator (another
-    actuator if a cable is wrong), and T is ``SETTLING``. After a reversal the command passes through the play
-    before the actuator moves. Without pressure or with an open interlock no actuator moves. Raises ConfigError if
-    two commands are cabled to one actuator.
+    its actuator to scale c_i + offset for its active command c_i. A proportional loop with the static stiffness
+    K_i subtracts z_i, where z_i' = (F / K_i - z_i) / T. F is the force of the driven actuator (another actuator if
+    a cable is wrong), and T is ``SETTLING``. After a reversal the command passes through the play before the
+    actuator moves. Without pressure or with an open interlock no actuator moves. Raises ConfigError if two
+    commands are cabled to one actuator.
     """
 
     def __init__(self, outputs: Mapping[str, Output], dt: float, low_velocity: float) -> None:

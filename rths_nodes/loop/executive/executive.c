@@ -6,7 +6,7 @@
  * reads the clock, calls the loop and brakes. Python only reads rows, and may be late, suspended or dead.
  *
  *     executive MEMORY SIGNALS STOPS    file descriptors: the shared memory, a pipe of the parent's signals, and a
- *                                       socket: a datagram stops the test, T trips it
+ *                                       socket; a datagram stops the test, the datagram T trips it
  */
 #include <errno.h>
 #include <fenv.h>
@@ -34,7 +34,7 @@ void entry(const number *numbers, void *const *arrays, number *results);
 
 #define LAYOUT 1
 #define SECOND INT64_C(1000000000)
-#define REST_NS INT64_C(500000)      /* sleep of an overloaded loop, so that others get the processor */
+#define REST_NS INT64_C(500000)      /* sleep of an overloaded loop, so that other processes can run */
 #define AWAKE_NS INT64_C(50000000)   /* longest time without sleep */
 #define POLL_NS INT64_C(20000)       /* without a clock: polling interval of the ring */
 #define START_NS INT64_C(1000000)    /* polling interval of the go word */
@@ -114,8 +114,8 @@ static bool stops(int number)
     return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT || number == SIGXCPU;
 }
 
-/* Receive signals of the parent, which its C handler writes to the pipe while the interpreter is busy, and datagrams
- * of other processes. The pipe ends when the parent ends. */
+/* Receive stop requests. The C handler of the parent writes its signals to the pipe, even while the interpreter is
+ * busy. Other processes send datagrams. The pipe ends when the parent ends. */
 static void *listen_for_stops(void *argument)
 {
     const int *files = argument;
@@ -143,7 +143,7 @@ static int set_up_floating(void)
     volatile double smallest = DBL_MIN, third = 3.0;
     if (fesetenv(FE_DFL_ENV) != 0 || fegetround() != FE_TONEAREST)
         return BAD_FLOATING;
-    return smallest / 2.0 > 0.0 && 1.0 / third * third == 1.0 ? 0 : BAD_FLOATING; /* no subnormals: flushed to zero */
+    return smallest / 2.0 > 0.0 && 1.0 / third * third == 1.0 ? 0 : BAD_FLOATING; /* subnormals must not become 0 */
 }
 
 /* Signals stop the test and never end this process, whose parent may be suspended or dead. */
@@ -370,7 +370,7 @@ static const number *step_measured(executive *e, int64_t asked, int64_t half)
     return results;
 }
 
-/* Send the Command of the row, and judge the next Measurement. */
+/* Send the Command of the row, and call the loop with the next Measurement. */
 static const number *exchange(executive *e, const int64_t *row, int64_t *fault)
 {
     send_command(e, row);
@@ -407,7 +407,7 @@ static void end_session(const control *shared)
 }
 #endif
 
-/* Run sample k: Measurement k to Measurement k + 1, in a prepared row. Return false at the end. */
+/* Run sample k, from Measurement k to Measurement k + 1, in a prepared row. Return false at the end. */
 static bool run_sample(executive *e, int64_t *row, int64_t sample, int64_t slipped)
 {
     control *shared = e->shared;
@@ -441,7 +441,7 @@ static bool run_sample(executive *e, int64_t *row, int64_t sample, int64_t slipp
     return !(e->stopping && results[shared->at_resting].logical);
 }
 
-/* The same ticks and rows without the loop, to measure the time of the machine itself. */
+/* The same ticks and rows without the loop, to measure the delays of the computer itself. */
 static bool run_bare(executive *e, int64_t *row, int64_t sample)
 {
     e->took = now() - e->tick;

@@ -52,7 +52,7 @@ static void near_transmit(near_session *n, const uint8_t *data, size_t size) {
     n->report.unsent = (uint32_t)errno;
 }
 
-/* Send the datagram with the rows in last, and store it there. */
+/* Send the datagram whose rows are in last, and store it in last. */
 static void near_post(near_session *n, int kind, uint32_t counter, uint32_t flags, size_t rows) {
   n->last_size = near_written(n, n->last, kind, counter, flags, rows);
   near_transmit(n, n->last, n->last_size);
@@ -69,7 +69,7 @@ static int near_received(near_session *n) {
   const ssize_t got = recvfrom(n->descriptor, n->in, sizeof n->in, 0, (struct sockaddr *)&n->sender, &length);
   const size_t size = got < 0 ? 0u : (size_t)got;
   int stranger, whole, mine;
-  if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? NEAR_EMPTY : NEAR_USELESS; /* of a sent datagram */
+  if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? NEAR_EMPTY : NEAR_USELESS; /* send error */
   stranger = n->settled ? !near_same_sender(&n->sender, &n->peer) : n->sender.sin_addr.s_addr != n->far.sin_addr.s_addr;
   whole = size >= RTHS_HEAD + RTHS_CHECKSUM && size <= RTHS_MAX_BYTES && get32(n->in + RTHS_AT_MAGIC) == RTHS_MAGIC &&
           get32(n->in + size - RTHS_CHECKSUM) == rths_checksum(n->in, size - RTHS_CHECKSUM);
@@ -248,7 +248,7 @@ static void near_read_state(const near_session *n, near_state *state) {
   for (i = 0; i < n->terms.channels; i++) state->auxiliary[i] = get_real(row + 8 * i);
 }
 
-/* Store the state in in until its turn. */
+/* Store the state that in contains until its turn. */
 static void near_take(near_session *n) {
   const uint32_t counter = get32(n->in + RTHS_AT_COUNTER);
   const size_t rows = (size_t)n->terms.axes * RTHS_STATE_ROW + (size_t)n->terms.channels * 8u;
@@ -327,7 +327,7 @@ static void near_fill(near_session *n) {
     state->auxiliary[i] = before.auxiliary[i] + share * (after->auxiliary[i] - before.auxiliary[i]);
 }
 
-/* Without a new state: repeat the last datagram if the rig waits for it, and detect a dead rig. */
+/* If there is no new state, repeat the last datagram if the rig waits for it, and detect a dead rig. */
 static void near_look_at_clock(near_session *n) {
   const uint64_t now = near_now_ns();
   if ((n->report.lockstep || n->sample == 0u) && now - n->report.sent > NEAR_AGAIN) {

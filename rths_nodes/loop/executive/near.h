@@ -30,7 +30,7 @@ extern "C" {
 #define NEAR_FLAG_BRIDGED 1u
 #define NEAR_FLAG_SATURATED 4u
 
-/* Counted received or missing datagrams. */
+/* Kinds of counted datagrams. */
 enum { NEAR_LOST = 0, NEAR_REPEATED = 1, NEAR_REORDERED = 2, NEAR_FOREIGN = 3, NEAR_GARBAGE = 4, NEAR_COUNTS = 5 };
 
 /* Results of near_connect. */
@@ -45,9 +45,9 @@ enum {
 /* Reasons why the rig cannot continue. */
 enum {
   NEAR_FOLLOWS = 0,
-  NEAR_INTERLOCKED = 1, /* its interlock is open */
-  NEAR_RECEIVER = 2,    /* its receiver has stopped the rig: near_report.reason */
-  NEAR_SILENT = 3       /* no datagram during silence, in lockstep during longest_wait */
+  NEAR_INTERLOCKED = 1, /* the interlock of the rig is open */
+  NEAR_RECEIVER = 2,    /* the receiver has stopped the rig: near_report.reason */
+  NEAR_SILENT = 3       /* no datagram for silence ns, in lockstep for longest_wait ns */
 };
 
 /* Terms of a session, as the test computer declares them. */

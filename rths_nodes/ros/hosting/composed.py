@@ -90,7 +90,7 @@ def run(
     separate: Sequence[str] = (),
     port: Port | None = None,
 ) -> Result:
-    """Run the nodes until the test ends. ``separate`` roles have their own processes.
+    """Run the nodes until the test ends. Roles in ``separate`` have their own processes.
 
     Raises ConfigError if a node cannot be configured.
     """

@@ -60,7 +60,8 @@ class SlackBudget:
 def slack_user(node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> Callable[[Pacer, bool], None]:
     """Return a function that runs an observer in the slack before each tick, one sample at a time.
 
-    The second argument is false if other work needs the slack. An observer that lags too far handles two samples.
+    The second argument is false if other work needs the slack. An observer that lags too far handles two samples
+    even if there is no slack.
     """
     budgets = {heavy: SlackBudget(clock=clock) for heavy in (False, True)}
     behind = 0
@@ -170,7 +171,7 @@ DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
-"""Sleep of a process whose nodes pass messages directly, or wait for both sockets and topics, s."""
+"""Sleep, s, if the nodes of a process pass messages directly or wait for both sockets and topics."""
 FOLLOWING_SLEEP_S = 0.002
 """Sleep of nodes that follow the executive in real time, s. Several rows of the executive's ring are ready after
 this time."""
@@ -186,7 +187,7 @@ rest (``realtime.STARVING_S``)."""
 SLEPT_NS = 50_000
 """Shortest wait that counts as sleep, ns. A shorter wait shows that a message was pending."""
 PATIENT_TURNS = 16
-"""Number of turns without work after which a real-time process sleeps, so that other processes can run."""
+"""Number of turns without work after which a process sleeps for 1 ms, so that other processes can run."""
 
 
 def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:

@@ -100,7 +100,7 @@ class _Faults(Interposer):
         return SimpleNamespace(take=take, waited=lambda: 0)  # delays are not measured
 
     def _struck_inbox(self, inbox: Inbox | SimpleNamespace) -> SimpleNamespace:
-        """Return an inbox that applies due faults at Measurements, and is empty while the node must not work."""
+        """Return an inbox that applies due faults at Measurements; it is empty while the node must not work."""
         held: bytes | None = None
 
         def take() -> bytes | None:

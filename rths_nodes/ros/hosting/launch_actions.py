@@ -111,7 +111,7 @@ def description(
 
 
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
-    """Refuse an unknown argument if the command line names this file; a file that includes it has others."""
+    """Refuse an unknown argument if the command line names this file. An including file has other arguments."""
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the wrapper declares no arguments
     named = any(
@@ -181,7 +181,6 @@ class LaunchedTest:
         shorter = recording and self.directory.is_relative_to(Path.cwd())
         self._recording = os.path.relpath(recording) if shorter else recording
         self._folder = tempfile.TemporaryDirectory(prefix="rths_")
-        """Files and reports of the processes."""
         self._running: list[actions.ExecuteProcess] = []
         self._attached: list[actions.ExecuteProcess] = []
         self._peers: dict[actions.ExecuteProcess, str] = {}
@@ -258,7 +257,6 @@ class LaunchedTest:
         ]
 
     def _views(self) -> list[actions.ExecuteProcess]:
-        """Return page and RViz, as configured. Both end with the test."""
         views: list[actions.ExecuteProcess] = []
         if self._configured["page"] == "true":
             command = [sys.executable, *PAGE, "--namespace", self.namespace, "--parent", str(os.getpid())]
@@ -424,7 +422,7 @@ def _value(option: offered.Option, text: str) -> Any:
 
 
 def _check_page_port(text: str) -> None:
-    """Raise ConfigError unless a page can be served at port ``text``, because the test would run without it."""
+    """Raise ConfigError if no page can be served at port ``text``. Otherwise the test would have no page."""
     if not text.isdecimal() or int(text) > LARGEST_PORT:
         raise ConfigError(f"page_port = {text!r}: must be a whole number from 0 to {LARGEST_PORT}")
     try:

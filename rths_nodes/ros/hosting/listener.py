@@ -58,7 +58,7 @@ class RigListener(ThreadedNode):
         self._told: Data = {}
         self._run, self._size = "", BYTES_OF_CURVE
         self._columns: deque[tuple[int, int, bytes]] = deque()
-        """First sample, samples per column, and float32 values, for each message with columns."""
+        """First sample, samples per column, and columns (float32) of each message."""
         self._kept = self._gone = 0
         self._events: deque[dict[str, object]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
@@ -231,7 +231,7 @@ THREADS = 2
 
 
 class StopClient(ThreadedNode):
-    """Stops a rig; has no subscriptions that could delay a stop."""
+    """Stops a rig. It has no subscriptions, because they could delay a stop."""
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(name, namespace.strip("/"), THREADS)
@@ -248,7 +248,7 @@ class StopClient(ThreadedNode):
         return any(client.service_is_ready() for client in self._clients.values())
 
     async def stop(self, kind: str) -> str:
-        """Stop a run (``kind`` of ``STOPS``) and every motion of a procedure. Return the first confirmation.
+        """Stop a run by ``kind`` (of ``STOPS``) and every motion of a procedure. Return the first confirmation.
 
         Raises ConfigError if there is no executive and no node confirms within ``STOP_S``; then the rig may still
         move.

@@ -51,7 +51,7 @@ def describe(
 
 
 def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]) -> tuple[str, ...]:
-    """Return the peers to start here. Raises ConfigError for an unknown node or a missing actuator node."""
+    """Return the peers of this machine. Raises ConfigError for an unknown node or a missing actuator node."""
     peers = tuple(description.peer for description in descriptions)
     recorders = () if names.RECORDER in peers or options.recorder != ROSBAG2 else (names.RECORDER,)
     for name in options.nodes:

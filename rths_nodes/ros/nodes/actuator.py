@@ -94,7 +94,7 @@ class TopicLinks:
 
 
 def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
-    """Return the port of all axis nodes. Raises ConfigError unless ``axes`` are all axes and may have nodes."""
+    """Return the port of all axis nodes. Raises ConfigError if an axis has no node, or must share a node."""
     if set(axes) != set(scenario.axes):
         axis_nodes = ", ".join(map(axis_node, scenario.axes))
         raise ConfigError(f"peers: has axis nodes of {', '.join(axes)}, but must have all or none of {axis_nodes}")

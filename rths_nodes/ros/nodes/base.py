@@ -49,7 +49,7 @@ msg = importlib.import_module("rths_nodes.msg")
 
 
 def check_serialization(codec: Codec) -> None:
-    """Raise RuntimeError unless middleware and ``codec`` encode and decode messages alike, except for padding."""
+    """Raise RuntimeError if middleware and ``codec`` serialize a message differently. Padding is not compared."""
     n_dof, n_axes, n_state, n_auxiliary, n_inputs = codec.sizes
     numbers = itertools.count(0.1, 0.1)
 
@@ -388,7 +388,7 @@ class RthsNode(FewRequests, LifecycleNode):
 
 
 def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
-    """Return the warm-up of the stage; none in lockstep, for an ``external`` stage, or without substeps."""
+    """Return the warm-up of the stage. It is idle in lockstep, for an ``external`` stage, or without substeps."""
     per_step = node.scenario.samples_per_step
     gains = not (external or node.settings.lockstep) and per_step > 1
     return WarmUp(node.shared, node.measurements, twin_of(node.assembly) if gains else None, per_step)

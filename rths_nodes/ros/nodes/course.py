@@ -130,7 +130,7 @@ class RigContext:
 
 
 class LockstepWindow:
-    """Lets the rig run LOCKSTEP_WINDOW samples ahead of observers; trips the rig after waiting ``patience`` ns."""
+    """Lets the rig run LOCKSTEP_WINDOW samples ahead of observers. Trips the rig after waiting ``patience`` ns."""
 
     def __init__(self, context: RigContext, observers: Sequence[str], patience: int) -> None:
         self._rig, self._times, self._topics = context.rig, context.times, context.topics
@@ -168,7 +168,7 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips the rig if ``heartbeat`` reports a lost observer; calls ``warn`` instead for an optional recorder."""
+    """Trips the rig if ``heartbeat`` reports a lost observer. Calls ``warn`` instead for an optional recorder."""
 
     def __init__(
         self, context: RigContext, scenario: Scenario, observers: Sequence[str], warn: Callable[[str], None]
@@ -210,8 +210,8 @@ Act = Callable[[str], None]
 class TickGate:
     """Holds the Command of the next tick, and decides when that tick may run, with or without the Command.
 
-    ``observers`` watches monitor and recorder. ``stops`` contains calls that are executed before the next tick.
-    ``receive_stops()`` polls for other stop requests. If no Command arrives for ``patience`` ns, the rig trips.
+    ``observers`` watches monitor and recorder. ``stops`` contains stop requests from services. ``receive_stops()``
+    polls for other stop requests. If no Command arrives for ``patience`` ns, the rig trips.
     """
 
     def __init__(
@@ -387,7 +387,7 @@ _TIME = struct.Struct("<iI")
 
 
 class AfterMeasurement:
-    """Publishes TestState and, while the loop does not wait, the messages that belong to each Measurement.
+    """Publishes TestState and, after each Measurement, the messages that are not part of the loop.
 
     TestState contains the ``constants`` of the test. If ``gathered``, axis nodes send the true states later. In
     lockstep, the time of every ``clock_every``-th sample is published on ``/clock``; 0 disables this.
@@ -461,8 +461,8 @@ class StartRefused(Exception):
 class Arming:
     """Arms the rig, or refuses the test, after the activation of the actuator node.
 
-    All ``peers`` must report ready within ``peer_timeout``, with the same ``settings``. Then ``questions``
-    compares the clocks of other machines. In real time a round trip to another machine may take at most 1 +
+    All ``peers`` must report ready within ``peer_timeout``, with the same ``settings``. Then the clocks of other
+    machines are compared (``questions``). In real time a round trip to another machine may take at most 1 +
     ``hops.depth`` samples.
 
     After a refusal, the node waits up to ``farewell`` (s) for its peers to leave, because a peer accepts the
@@ -635,7 +635,6 @@ class Completion:
             self._phase.blame(self._phase.exit_code or code, machine.reason)
 
     def _waits(self, elapsed: int) -> bool:
-        """Return True while the Summary waits for the monitor, the true states, or answers about clocks."""
         over = self._shutdown.exit_now
         finished = self._rig.machine.state == State.FINISHED
         if finished and not over and names.MONITOR in self._waiting and elapsed < JUDGED_NS:

@@ -172,7 +172,6 @@ def joint_publisher(
     last: tuple[int, dict[str, Values]] | None = None
 
     def split(values: Values) -> tuple[Values, Values]:
-        """Return positions and efforts, with NaN for the quantity that an axis lacks."""
         if not any(loaded):
             return values, []
         loads = [value if of_force else math.nan for value, of_force in zip(values, loaded, strict=True)]

@@ -81,7 +81,7 @@ class PhaseMachine:
 
     ``active`` is true in the active state of the lifecycle. ``begun`` is true if the rig may have moved. ``note``
     is information for the user. ``on_ended`` is called at the end of the test. ``exit_code`` and ``problem`` (the
-    reason; empty if there is none) belong to the node's end; a ``silent`` end is not published.
+    reason, or an empty string) describe the end of the node. A ``silent`` end is not published.
     """
 
     def __init__(self, on_ended: Callable[[], None] = lambda: None) -> None:
@@ -164,7 +164,7 @@ middleware keeps the participant for another 20 s."""
 
 
 class Shutdown:
-    """Ends the participation of a node; ``final()`` returns the last sample and the numbers of the Summary."""
+    """Ends the participation of a node. ``final()`` returns the last sample and the numbers of the Summary."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class Shutdown:
 
     @property
     def abandoned(self) -> bool:
-        """True if the test has ended or was aborted, and no actuator node needs this node."""
+        """True if the actuator node has left, or if the test ended before the rig could move."""
         if self.leader_lost or (self._phase.ended and not self._phase.begun):
             return True
         return (self._phase.ended or self.interrupted) and self._topics.guards["test_state"].gone
@@ -301,7 +301,7 @@ class MeasurementSequence:
 
 
 class WarmUp:
-    """Calls ``twin`` (``step_warm_up``), if any, once per integration step of ``substeps`` samples."""
+    """Keeps caches warm: calls ``twin`` (``step_warm_up``) once per integration step (``substeps`` samples)."""
 
     def __init__(
         self,
@@ -511,7 +511,10 @@ class Membership:
 
 
 class Handshake:
-    """Discovers the peers, publishes NodeStatus and follows TestState; calls ``prepare()`` before it is ready."""
+    """Discovers the peers, publishes NodeStatus and follows TestState.
+
+    ``prepare()`` is called before the node reports ready.
+    """
 
     def __init__(
         self,
@@ -600,7 +603,10 @@ class Handshake:
             self._phase.to(Phase.GONE)
 
     def duplicated(self) -> bool:
-        """Return True while two nodes have one peer's name. Refuse the test if this lasts ``DUPLICATE_NS``."""
+        """Return True while several nodes have the name of one peer.
+
+        The test is refused if this lasts longer than ``DUPLICATE_NS``.
+        """
         duplicates, now = self._topics.duplicate_names(self._peers), self._now()
         self._duplicate_since = (self._duplicate_since or now) if duplicates else 0
         if duplicates and now - self._duplicate_since > DUPLICATE_NS:

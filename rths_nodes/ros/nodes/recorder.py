@@ -118,10 +118,7 @@ class FurtherTopics:
 
 
 def optional(writer: Writer, on_lost: Callable[[str], None]) -> Any:
-    """Return a :class:`Writer` that, after a failure of ``writer``, calls ``on_lost`` and ignores later calls.
-
-    ``on_lost`` receives the reason.
-    """
+    """Return a :class:`Writer` that ignores calls once ``writer`` has failed; ``on_lost`` receives the reason."""
     lost = False
 
     def guarded(act: Callable[..., None]) -> Callable[..., None]:

@@ -40,7 +40,7 @@ RANGES: dict[str, tuple[str, Any, Any, float]] = {
     "number": ("floating_point_range", FloatingPointRange, float, math.inf),
     "integer": ("integer_range", IntegerRange, int, 2**63 - 1),
 }
-"""Field of the descriptor, its types, and the replacement for a missing bound, by kind of value."""
+"""Field of the descriptor, its types, and the value of a missing bound, by kind of parameter."""
 FOREIGN = (endpoints.PREFIX, "use_sim_time", "start_type_description_service")
 
 
@@ -139,7 +139,7 @@ def _as_parameter(default: object) -> Any:
 
 
 class NodeSettings:
-    """ROS parameters of ``node``, read-only while ``frozen()``. The parameter ``scenario`` can name ``built``."""
+    """ROS parameters of ``node``, read-only while ``frozen()``. ``scenario`` can be the name of ``built``."""
 
     def __init__(
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None
@@ -304,7 +304,6 @@ class NodeSettings:
             self._declare_sections()
 
     def _mine(self, changes: Sequence[Parameter]) -> Data:
-        """Return the changed options and sections; empty while this object declares parameters."""
         accepted = () if self._declaring else (*self._options, *self._sections)
         return {parameter.name: plain(parameter) for parameter in changes if parameter.name in accepted}
 

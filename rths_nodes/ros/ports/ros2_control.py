@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rig driven by ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
 
-The rig generates the ticks. Each joint state, or every n-th, is a sample, numbered by its stamp. A command takes
-effect with the next update of the controller manager. The controller neither counts nor bridges commands and keeps
-the last command forever. Therefore only slow time is allowed, unless the hardware has a watchdog and a counter of
-commands. Conventions and limits: doc/ros2_control.md.
+The rig generates the ticks. Each joint state, or every n-th joint state, is a sample. Its stamp determines the
+number of the sample. A command takes effect with the next update of the controller manager. The controller neither
+counts nor bridges commands and keeps the last command forever. Therefore only slow time is allowed, unless the
+hardware has a watchdog and a counter of commands. Conventions and limits: doc/ros2_control.md.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class JointSample:
 def joint_sample(joints: Sequence[str], counter: str, message: JointState) -> JointSample:
     """Return the sample of a sensor_msgs/JointState. Raises Unfit for a missing joint or value.
 
-    The position of the joint ``counter``, unless empty, is the number of a command.
+    If ``counter`` is not empty, the position of this joint is the number of a command.
     """
     wanted, names = [*joints, counter] if counter else joints, list(message.name)
     indices = {name: index for index, name in enumerate(names)}
@@ -98,7 +98,7 @@ def joint_sample(joints: Sequence[str], counter: str, message: JointState) -> Jo
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return the number of joint states per ``dt`` (s), from ``stamps`` (s). Raises ConfigError for a fraction."""
+    """Return the joint states per ``dt`` (s), from ``stamps`` (s). Raises ConfigError for a fractional number."""
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
         raise ConfigError("the stamps of the joint states do not increase, but must be the times of the states")
@@ -131,7 +131,7 @@ class SampleStream:
         self.ages = Durations(TIMED)
 
     def number(self, stamp: float) -> tuple[bool, int | None]:
-        """Return whether the state is new, and the number of its sample (None between two samples)."""
+        """Return True if the state is new, and the number of its sample (None if it is between two samples)."""
         if self._last is None:
             self._last, self._expected = 0, stamp
             return True, 0
@@ -306,7 +306,7 @@ class Ros2ControlPort(OfPort, Readback):
         self._stream: SampleStream | None = None
         self._state: JointSample | None = None
         self._position = np.full(len(self._axes), np.nan)
-        """Last displacement of the joints, m; from ``open`` before the first sample."""
+        """Last displacement, in the units of the joints; from ``open`` before the first sample."""
         self._seen = False
         self._command: Array | None = None
         self._needed: Counter[int] = Counter()
@@ -318,7 +318,7 @@ class Ros2ControlPort(OfPort, Readback):
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         """Find and check controller and broadcaster without sending a command.
 
-        Raises ConfigError if a check fails, or without ``pacer``.
+        Raises ConfigError if a check fails, or if ``pacer`` is None.
         """
         if pacer is None:
             raise ConfigError(
@@ -386,8 +386,8 @@ class Ros2ControlPort(OfPort, Readback):
     def write(self, command: Command) -> None:
         """Send the Command, or open the interlock if the first Command is too far from the position of the rig.
 
-        If the interlock is open for another reason, commands of the safe stop are still sent, except before the
-        first joint state.
+        If the interlock is open for another reason, commands of the safe stop are still sent. They are not sent if
+        no joint state arrived before the first Command.
         """
         values = command.command.copy()
         if self._command is None:
@@ -420,9 +420,10 @@ class Ros2ControlPort(OfPort, Readback):
         return self._sent if self._params.counter else None
 
     def ready(self) -> bool:
-        """Return True if an unused joint state has arrived or, with open interlock, the sample's time has elapsed.
+        """Return True if an unused joint state has arrived.
 
-        The safe stop then follows the clock of this computer.
+        If the interlock is open, also return True once the period of the sample has elapsed. The safe stop then
+        follows the clock of this computer.
         """
         if self._found:
             return True

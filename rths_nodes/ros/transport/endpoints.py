@@ -72,9 +72,9 @@ class PublisherGuard:
     """Filters one subscription: accepts messages of ``run`` from the peers ``speakers`` (full names).
 
     ``known`` contains the gids of the peers' publishers. While the guard is open, the node of an unknown gid is
-    looked up in the graph. If the graph has no such node yet, the last message is kept. In distributions without
-    gids, only the bytes show whether a message belongs to this run. With ``early``, messages before the test may
-    come from a node without a run.
+    looked up in the graph. If the graph has no such node yet, the last message of this publisher is kept. In
+    distributions without gids, only the bytes show whether a message belongs to this run. With ``early``, messages
+    before the test may come from a node without a run.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class PublisherGuard:
         return [speaker for speaker in self.speakers if speaker not in self._gids]
 
     def look(self) -> None:
-        """Query the graph for publishers or, once the guard is closed, only for names of foreign publishers."""
+        """Query the graph for publishers. A closed guard updates only the names of foreign publishers."""
         self._asked = len(self._dropped)
         there = publishers(self._node, self.topic)
         self.nameless, self.count = sum(not name for name, _ in there), len(there)

@@ -131,7 +131,6 @@ class ThreadedNode:
                 )
             stack.callback(self._node.destroy_node)
             self._owned = stack.pop_all()
-            """Parts to close with the node, the last one first."""
         self._executor: Executor = (  # with one thread, a multi-threaded executor warns
             SingleThreadedExecutor(context=self._context)
             if threads == 1

@@ -202,7 +202,7 @@ class NodeTopics:
         return {key: outlet.sent for key, outlet in self._streams.items()}
 
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
-        """Pass streams directly to this process's inboxes. With ``holds``, DDS copies await ``publish_held``."""
+        """Pass streams directly to inboxes of this process. With ``holds``, copies wait for ``publish_held``."""
         me = self._node.get_fully_qualified_name()
         inboxes = [inbox for other in neighbours_topics for inbox in other.opened.values()]
         for outlet in self._streams.values():
@@ -263,7 +263,7 @@ class NodeTopics:
         return ""
 
     def other_versions(self) -> str:
-        """Return a warning if a partner has another type hash for a topic; otherwise an empty string."""
+        """Return the problem if a partner uses another version of a message; otherwise an empty string."""
         published = [(outlet.publisher.topic_name, outlet.partners) for outlet in self.outlets.values()]
         for topic, partners in (*published, *((guard.topic, guard.speakers) for guard in self.guards.values())):
             publishers = self._node.get_publishers_info_by_topic(topic)
@@ -312,7 +312,7 @@ def _missing(topic: str, absent: Iterable[str], nameless: int = 0) -> str:
 
 
 class DeferredSends:
-    """Queues up to ``BURST`` messages: a burst wakes the recorder once, in real time after the Command."""
+    """Queues up to ``BURST`` messages and sends them together, so that the recorder wakes once."""
 
     def __init__(self, topics: NodeTopics) -> None:
         self._topics = topics
@@ -360,7 +360,7 @@ WAITING = 64
 """Backlog of the socket, and maximum number of callers without a greeting."""
 AT_A_TIME = 64
 MOST_UNKNOWN = 512
-"""Maximum number of callers with unknown identity, enough for two per axis of a large rig."""
+"""Maximum number of callers that wait for a decision on their greeting, enough for two per axis of a large rig."""
 MOST_STRANGERS = 64
 BEYOND = "others"
 UNDISCOVERED = "the called node has not discovered the caller"
@@ -375,7 +375,7 @@ AGAIN_NS = 50_000_000
 
 @dataclass(frozen=True)
 class Load:
-    """Capacity of a line, ``messages`` of at most ``size`` bytes; with ``holds``, topic subscribers may wait."""
+    """Capacity of a line: ``messages`` of at most ``size`` bytes. With ``holds``, topic subscribers may wait."""
 
     messages: int
     size: int
@@ -401,7 +401,6 @@ class NodeLines:
         self._again_at: dict[tuple[str, str], int] = {}
         """Earliest time of the next call, by topic and partner."""
         self._queried: set[str] = set()
-        """Topics whose publishers were queried for the callers in this turn."""
         self._load: Load | None = None
         self.direct = False
 
