@@ -15,6 +15,7 @@ from messages import mentions, naming
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import NAMESPACE
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros.hosting.listener import StopClient
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
@@ -51,7 +52,7 @@ def test_nodes_publish_the_results_of_the_stages(name: str, pace: str, followed:
     assert nodes.messages is not None
     assert nodes.messages["complete"]
     assert different(nodes.read(), stages.read(), may_slip=True) == []
-    if nodes.outcome == "finished":  # on a loaded machine missed ticks make it not valid
+    if nodes.exit_code == ExitCode.FINISHED:  # on a loaded machine missed ticks make it not valid
         assert ending(nodes) == ending(stages)
     assert (nodes.engine, nodes.read().information["engine"]) == ("executive", "executive")
 
