@@ -26,7 +26,8 @@ HOLDS_FOR = timedelta(days=365)
 CLOCKS = timedelta(days=1)
 """Largest time by which a date may be in the future, because the clocks of computers differ."""
 PASSED, FAILED, NOT_TRIED, WITNESSED = VERDICTS = ("passed", "failed", "not tried", "witnessed")
-"""Verdicts of a row. For NOT_TRIED, ``measured`` states the reason. Two persons confirm a WITNESSED result."""
+"""Verdicts of a trial. ``NOT_TRIED``: ``measured`` states the reason. ``WITNESSED``: two persons confirm the
+result."""
 
 SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CAUSES = (
     "signs and cables",
@@ -60,7 +61,6 @@ VOID = (
 
 
 def same_person(*names: str) -> bool:
-    """Return whether all ``names`` are equal; case and spaces are ignored."""
     return len({"".join(unicodedata.normalize("NFKC", name).split()).casefold() for name in names}) == 1
 
 
@@ -175,7 +175,7 @@ def _as_before(data: object) -> object:
 
 
 def barred(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return the reasons that forbid motion, or an empty string. An unknown ``build`` is None."""
+    """Return the reasons that forbid motion, or an empty string. ``build`` is None if unknown."""
     missing = "there is no RIG.commissioned.yaml next to the rig file"
     reasons = [missing] if result is None else _reasons(result, scenario, build, now)
     if not reasons:

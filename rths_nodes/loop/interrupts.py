@@ -87,7 +87,7 @@ def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def raised_at_once() -> Iterator[Callable[[], None]]:
-    """Raise KeyboardInterrupt at a stop request. The yielded function repeats it if it was suppressed."""
+    """Raise KeyboardInterrupt at a stop request. The yielded function raises it again."""
     asked = False
 
     def ask(_: int) -> None:

@@ -20,19 +20,19 @@ class Clock(Protocol):
 SYSTEM_CLOCK: Clock = time
 
 ANSWERED = 0.8
-"""Smallest time for a Command after a Measurement, even after a late Measurement, as a fraction of a sample. The
-fraction is below 1, so that bridging does not delay the schedule."""
+"""Smallest time for a Command after its Measurement, late or not, as a fraction of a sample. It is below 1, so
+that bridging does not delay the schedule."""
 
 BUSY_WAIT_NS = 150_000
-"""Time of busy waiting after a sleep, ns. The scheduler can wake a process late by this time."""
+"""Time of busy waiting after a sleep, ns. The scheduler can delay a wake-up by this time."""
 
 
 REST_PERCENT = 8
 """Smallest percentage of time for which a loop sleeps. The kernel suspends a real-time process that uses more than
 95 % of a second."""
 CREDIT_NS, DEBT_NS = 10_000_000, 500_000
-"""``CREDIT_NS``: largest credit of sleep. ``DEBT_NS``: debt at which the loop sleeps even if a tick is then late,
-ns."""
+"""``CREDIT_NS``: largest credit of sleep, ns. ``DEBT_NS``: debt of sleep at which the loop sleeps even if the next
+tick is then late, ns."""
 
 
 class Pacer:

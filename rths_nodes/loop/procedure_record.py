@@ -63,7 +63,7 @@ def moves(name: str) -> bool:
 
 @dataclass
 class AxisOffsets:
-    """Mean and rms scatter of displacement (m) and force (N) at rest; active ``command``, NaN if unknown."""
+    """Mean and rms scatter of displacement (m) and force (N) at rest; active ``command`` or NaN if unknown."""
 
     displacement: float
     displacement_scatter: float
@@ -342,7 +342,7 @@ REHEARSAL = " to its rehearsal"
 
 
 def largest(differences: Mapping[str, float]) -> float:
-    """Return the largest difference from the rehearsal, otherwise from the other rung; 0 if none, inf for NaN."""
+    """Return the largest difference, preferably from the rehearsal; 0 without differences, inf for NaN."""
     of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
     return max(
         (math.inf if math.isnan(value) else value for value in of_rehearsal or differences.values()), default=0.0

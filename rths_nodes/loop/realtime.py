@@ -18,7 +18,7 @@ PRIORITY = 60
 ABOVE = PRIORITY + 10
 """SCHED_FIFO priority of a watcher on the same computer."""
 BELOW = PRIORITY - 10
-"""SCHED_FIFO priority of a thread that shares the loop's process and can wait for the loop."""
+"""SCHED_FIFO priority of a thread of the loop's process that can wait for the loop."""
 SWITCH_S = 1e-4
 """Time after which another Python thread must yield to the loop, s."""
 
@@ -51,8 +51,8 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
 
     All threads are changed, because threads of the middleware do not inherit the scheduling. Real-time scheduling
     must not be used in lockstep, because under SCHED_FIFO the kernel throttles a process that never sleeps. A
-    hanging process would block its processor: ``Starving`` is raised in this process, and the kernel kills it
-    later if necessary.
+    process that hangs would block its processor. ``Starving`` is raised in this process; if it continues, the
+    kernel kills it.
     """
     refused: list[str] = []
     if not wanted:
@@ -110,7 +110,6 @@ def _lock_memory(stack: ExitStack) -> str:
 
 
 def _keep_awake(stack: ExitStack) -> str:
-    """Keep idle processors awake, because waking a processor delays each message to another process."""
     try:
         file = os.open(IDLE_LATENCY, os.O_WRONLY)
         stack.callback(os.close, file)

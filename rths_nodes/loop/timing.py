@@ -46,7 +46,7 @@ class LateData:
 
     @classmethod
     def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
-        """Return late periods from sorted numbers of bridged ``samples`` of ``dt`` s, without missed periods."""
+        """Return late periods for sorted numbers of bridged ``samples`` of ``dt`` s; no period was missed."""
         count = longest = length = 0
         previous = -1
         for sample in samples:
@@ -59,7 +59,6 @@ class LateData:
         return f"{self.missed:.0f} ticks missed, {self.bridged:.0f} bridged"
 
     def not_valid(self, samples: float) -> str:
-        """Return the reasons why a test of ``samples`` samples is not valid, or an empty string."""
         late, reasons = self.bridged + self.missed, []
         if late > MOST_LATE * (max(samples, 0) + self.missed):
             share = min(100.0, 100.0 * late / (samples + self.missed)) if samples > 0 else 100.0

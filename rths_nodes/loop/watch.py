@@ -103,7 +103,7 @@ class WatchedAxis:
 
 @params
 class WatchSensors:
-    """Sensors of the watcher. The watcher receives only their datagrams *state* (doc/udp.md)."""
+    """Sensors of the watcher. The watcher receives only their *state* datagrams (doc/udp.md)."""
 
     address: str = text("address of the data acquisition system that sends the samples")
     port: int = integer("UDP port of the watcher", at_least=1, at_most=65535)
@@ -186,7 +186,7 @@ Numbers = tuple[float, ...]
 
 
 class Sample(NamedTuple):
-    """Sample of the watcher's sensors, or statement of the test: arrival (s), counter, and values of each axis.
+    """Sensor sample of the watcher, or state message of the test: arrival (s), counter, and values of each axis.
 
     Displacements and commands are in m, forces in N. The sensors have no commands; during force control a command
     is NaN.
@@ -501,7 +501,7 @@ def pulses(period: float) -> Iterator[bytes]:
 class PulseListener:
     """Receives the pulses. ``closed`` is true from the first pulse until a timeout of ``patience`` (s).
 
-    After a timeout the receiver remains open.
+    After a timeout, ``opened`` remains true.
     """
 
     def __init__(self, patience: float) -> None:

@@ -160,7 +160,6 @@ class Clearance:
         self.cautions = [ToSign(caution.name, caution.words, "") for caution in cautions]
         self._offsets: Offsets | None = None
         self._signed: set[str] = set()
-        """Texts of the signed items."""
 
     def begin(self, offsets: Offsets) -> None:
         self._offsets = offsets

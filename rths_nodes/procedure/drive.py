@@ -487,7 +487,7 @@ def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
 
 
 class MotionWarning:
-    """Switches the warning output of the rig of ``drive``, which the rig file of ``scenario`` declares.
+    """Switches the warning output of a rig, which the rig file of ``scenario`` declares.
 
     ``left`` is the time until the motion may begin, s. Raises ConfigError if the port has no warning output.
     """

@@ -86,9 +86,9 @@ def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> st
 ANOTHER_MODE = "rig: the controller has changed its control mode"
 DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
 TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
-"""Times after the loss of the rig, in multiples of ``taken_after``. At TRIAL the command moves towards the rig. At
-VERDICT the axes that have moved with the command are determined. From RESTS to LAST_WAIT the static error of these
-axes is averaged."""
+"""Times after the loss of the rig, in multiples of ``taken_after``. ``TRIAL``: the command moves towards the rig.
+``VERDICT``: the axes that have moved with the command are determined. ``RESTS`` to ``LAST_WAIT``: the static error
+of these axes is averaged."""
 WENT_ALONG = 0.5
 """Smallest travel of an axis that counts as following, as a fraction of the trial motion."""
 TAKEN_AFTER_S = 0.1
@@ -250,8 +250,8 @@ class _Axis:
     def why(self, command: float, displacement: float, force: float, slow: bool, window: bool) -> str:
         """Return the reason if the axis does not follow its ``command``, otherwise an empty string.
 
-        The error of a ``slow`` motion is bounded. If ``window`` is true, the axis may be at any command of the
-        last LATE_S seconds.
+        The error of a ``slow`` motion is bounded. If ``window`` is true, the axis may be at the position of any
+        command of the last LATE_S seconds.
         """
         travel, settled = self._moved.stuck(command, displacement), self._moved.settled
         if travel is not None and self._known:  # the small move has its own guards

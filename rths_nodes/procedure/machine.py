@@ -126,7 +126,6 @@ class SessionMachine:
 
     @property
     def stopped(self) -> str:
-        """Reason why the current act was stopped, or an empty string."""
         act = self.under_way
         return act.stopped if act is not None else ""
 
@@ -142,7 +141,7 @@ class SessionMachine:
 
     @contextmanager
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
-        """Context of an act. An act inside another act is part of the outer act; one stop ends both.
+        """Context manager of an act. An act inside another act is part of the outer act; one stop ends both.
 
         Raises ActRefused if the number of stops or the state differs from ``seen``. The comparison and the begin
         of the act share a lock, so that no stop can occur in between.

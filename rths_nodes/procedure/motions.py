@@ -121,7 +121,7 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return velocities to the start (m/s): of the small move or, without a small move, SLOW times the limit."""
+    """Return velocities to the start (m/s): of the small move; if there is none, SLOW times the limit."""
     rows = [(axis.rig_axis and axis.rig_axis.small_move, axis.limits) for axis in scenario.axes.values()]
     return np.array([move.velocity if move else SLOW * limits.velocity for move, limits in rows])
 

@@ -69,7 +69,7 @@ class Test:
 
 
 ACTS: dict[str, Act] = {}
-"""Acts by name. A new act needs a decorated method of RigSession."""
+"""Acts by name."""
 
 
 @dataclass
@@ -78,8 +78,9 @@ class Act:
 
     Each of the ``guards`` returns a reason to refuse the act, or an empty string. ``needed`` and ``optional`` are
     names of arguments. ``motion`` has the states during and after a guided motion. The operator can intervene in a
-    ``lasting`` act. An act is also possible during another act and in a held rung if ``at_once``, and for other
-    nodes if ``anybody``. If the act ``commits``, ``do`` evaluates the guards under the lock for its effect.
+    ``lasting`` act. An ``at_once`` act is also possible during another act and in a held rung. Other nodes may
+    request an ``anybody`` act. If the act ``commits``, ``do`` evaluates the guards and takes effect under one
+    lock.
     """
 
     states: tuple[State, ...]
@@ -256,7 +257,7 @@ class GuardedRig(rungs.RungRig):
     def _leave_start(self) -> None:
         """Leave a state at rest if the rig or the clock has ended this state.
 
-        If another thread holds the lock, do nothing or, after a failure of the drive, wait for the lock.
+        If another thread holds the lock, do nothing; after a failure of the drive, wait for the lock.
         """
         if self.state not in AT_REST or not self.lock.acquire(blocking=bool(self.drive.broken)):
             return
@@ -302,7 +303,7 @@ class GuardedRig(rungs.RungRig):
 
     @contextmanager
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Context of the motions of ``act``: enter state ``motion[0]`` of the act, and at the end ``motion[1]``.
+        """Context manager of the motions of ``act``: enter its state ``motion[0]``, and at the end ``motion[1]``.
 
         After a stop or an error, the state becomes HELD or TRIPPED instead. ``begins`` is called when the first
         motion begins. A refusal before the first motion changes nothing.
@@ -705,6 +706,5 @@ def told_of(drive: RigDrive) -> dict[str, str]:
 MOTIONS = tuple(name for name, act in ACTS.items() if "clear" in act.arguments)
 """Acts that begin a motion and need the word CLEAR."""
 MEANWHILE = tuple(name for name, act in ACTS.items() if act.at_once)
-"""Acts that are possible during another act."""
 HEARD = tuple(name for name in MEANWHILE if name != "note")
 """Acts that are performed even if they cannot be recorded."""

@@ -37,9 +37,9 @@ from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.motions import GENTLE, Guard, GuidedMotion, QuasiStatic, Stand, Steps, Watch
 
 AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "force"
-"""Reasons for an early end of a move. AGAINST: the displacement opposes the command. AWAY: the displacement
-exceeds the command by far. SWAPPED: another axis moves. DEAD: no sensor responds. FORCE: a force has changed by
-more than the rig file allows."""
+"""Reasons for an early end of a move. ``AGAINST``: the displacement opposes the command. ``AWAY``: the
+displacement exceeds the command by far. ``SWAPPED``: another axis moves. ``DEAD``: no sensor responds. ``FORCE``:
+a force has changed by more than the rig file allows."""
 
 LOUDEST = 8.0
 """Largest deviation of one sample that noise explains, as a multiple of the scatter."""
@@ -59,8 +59,8 @@ specimen are coupled."""
 SAME_FORCE = 0.03
 """Largest accepted relative difference between measured and commanded force."""
 FORCE_CAUTION = 0.2
-"""Largest accepted force in the wrong direction, as a fraction of the small force, and largest accepted excess
-travel, as a fraction of the small move."""
+"""Largest accepted force in the wrong direction and largest accepted excess travel, as fractions of the small
+force and of the small move."""
 
 LEAST, MOST = 0.67, 1.5
 """Bounds of the ratio of measured to expected stiffness. A ratio outside these bounds requires a signature."""
@@ -206,7 +206,8 @@ class SmallMoves:
     """Generates the small moves of all axes of ``scenario``, and then small forces on force-controlled axes.
 
     ``first`` is the rest before the moves. ``done`` contains the moves, ``pressed`` the small forces. A small
-    force has rests before it, in force control, under the force, without the force, and after it.
+    force has five rests: in displacement control, in force control, under the force, after its removal, and again
+    in displacement control.
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge) -> None:

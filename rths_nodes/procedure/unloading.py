@@ -41,7 +41,7 @@ Places = NDArray[np.intp]  # indices of axes
 FIRST_STEP = 0.02
 """First step of an axis, as a fraction of the travel."""
 BLIND = 0.25
-"""Travel within which the force must respond if there is no small move, as a fraction of the whole travel."""
+"""If there is no small move: travel within which the force must respond, as a fraction of the whole travel."""
 BLIND_STEP = 0.25
 """Step before the force has responded, as a fraction of the travel within which the force must respond."""
 IN_MOTION = 2.0
@@ -49,7 +49,7 @@ IN_MOTION = 2.0
 LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
 """Bounds of the ratio of measured to expected change of force, even of a yielded or hardened specimen."""
 LEFT_OVER = 0.1
-"""Smallest ratio of a significant expected change of force to the sum of the magnitudes of the axes'
+"""Smallest significant expected change of a force, as a fraction of the sum of the axes' absolute
 contributions."""
 DRIFTS = 0.7
 """Ratio of two successive changes of a force above which the force counts as drifting."""
@@ -164,7 +164,8 @@ def unload(
 ) -> UnloadingRecord:
     """Unload the specimen to zero force, relative to ``offsets``, or move axes to the positions ``to``, m.
 
-    Raises ConfigError before any motion if the rig file does not bound the travel, or as :func:`goal_of`.
+    Raises ConfigError before any motion if the rig file does not bound the travel, or for a reason of
+    :func:`goal_of`.
     """
     way, tare, begun = Way(scenario, offsets, checks), offsets.tares().force, drive.measured
     motion = GuidedMotion(way.run, Following(scenario, offsets, checks).slow)

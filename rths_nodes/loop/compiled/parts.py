@@ -31,7 +31,7 @@ from rths_nodes.numerical.reductions import Observation
 
 
 class Parts(NamedTuple):
-    """Parts of a loop that is made of kernels, for one run. The run updates the states in place."""
+    """Kernels, constants and states of one run. The run updates the states in place."""
 
     kind: Kind
     kernels: Mapping[str, Function]

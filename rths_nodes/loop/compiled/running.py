@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run of the loop over kernels, in C or in plain Python, and the return to the embedded loop.
 
-The embedded loop takes over if a limit is violated, a number is not finite or a part raises an exception. The
-embedded loop continues from an earlier sample (a handover) or, if no handover is possible, repeats the test. Only
-simulated rigs have kernels, and this run never uses the port, so no rig moves twice.
+The embedded loop takes over if a limit is violated, a number is not finite or a part raises an exception. It
+continues from an earlier sample (a handover); if no handover is possible, it repeats the test. Only simulated rigs
+have kernels, and this run never uses the port, so no rig moves twice.
 
 A run has chunks of ``CHUNK`` samples, so that its memory is bounded unless complete histories are kept.
 """
@@ -43,13 +43,12 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing
 
 CHUNK = 2 * tracking.CHUNK
-"""Number of samples in a chunk: twice the chunk of the monitor, which makes a run 5 % faster."""
+"""Number of samples in a chunk: twice the chunk of the monitor."""
 UNSENT = "inputs", "input_energy"
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field. Each sample or step has one row, from number 0 on. Missing values are NaN."""
 MANY = 12
-"""Largest number of rows of a table that is kept in tuples. Compiled code may copy a tuple at each access, so
-longer tables become arrays."""
+"""Largest number of rows of a table that is kept in tuples; longer tables become arrays."""
 SLOWER = "which takes 20 to 100 times as long"
 HANDED = ("samples", "before")
 """Names of integer constants that a library takes as arguments. Other constants are part of its source."""
@@ -71,7 +70,7 @@ class Way(NamedTuple):
 
 
 def function_of(parts: Parts) -> Any:
-    """Return the function ``run`` of a loop. The kernels are its globals. Tracebacks show the generated source."""
+    """Return the function ``run`` of a loop, with the kernels as its globals."""
     text = parts.text
     name = f"<loop {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
@@ -112,7 +111,7 @@ def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
 
 
 def way_of(parts: Parts) -> Way:
-    """Return the loop in C or, if it cannot be compiled, in plain Python with the reason in ``notes``.
+    """Return the loop in C; if it cannot be compiled, in plain Python, with the reason in ``notes``.
 
     Notes that this process has already reported are omitted.
     """
@@ -152,7 +151,7 @@ def arguments_of(parts: Parts) -> tuple[object, ...]:
 
 
 class KernelLoop:
-    """Runs a scenario by the function in ``way`` or, if this is impossible, by the embedded ``loop``.
+    """Runs a scenario by the function in ``way``; if this is impossible, by the embedded ``loop``.
 
     ``loop`` must not have run. ``by_kernels`` is true after a run without the embedded loop. ``brief`` requests
     brief histories, which are sufficient for indices.
@@ -164,8 +163,8 @@ class KernelLoop:
         self.notes, self.library, self.untranslatable = way.notes, way.library, way.untranslatable
         self._loop, self._parts, self._way = loop, parts, way
         self._reached, self._states = 0, parts.states
-        """Sample at which the last chunk stopped, or the first sample of a completed chunk; states after the
-        chunk."""
+        """``_reached``: first sample of the last chunk, or the sample at which this chunk stopped. ``_states``:
+        states after this chunk."""
 
     @property
     def engine(self) -> str:
@@ -321,7 +320,7 @@ def remarks(scenario: Scenario) -> list[str]:
 
 
 def handover_sample(loop: Loop, parts: Parts, reached: int) -> int:
-    """Return the sample of the handover, at least two before ``reached``; 0 if a handover is impossible."""
+    """Return the sample of the handover, at least two samples before ``reached``; 0 if none is possible."""
     plain = type(loop.assembly.compensator).bound is PerAxis.bound
     if parts.kind.control or loop.scenario.hops.depth or not plain:
         return 0
@@ -391,7 +390,7 @@ def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool
     """Return the known inputs of the next ``samples`` samples, ordered like ``given`` of the generated function.
 
     ``forces`` are the excitation and, unless the loop is live, the external forces. If ``in_lists`` is true, noise
-    is a list, which plain Python reads twice as fast as an array.
+    is a list, not an array.
     """
     noise = [np.zeros((samples, 2)) if stream is None else stream.ahead(samples) for stream in parts.noise]
     control = (parts.ground, parts.chance) if parts.kind.control else ()

@@ -10,7 +10,7 @@ Constants, states and known inputs are arguments, so that all scenarios of a kin
 the first sample that the loop cannot complete, or -1.
 
 A ``live`` loop, for the executive, also has the safe stop. Its ``given`` ends with ``asked`` (1: brake after the
-next Command has been computed, 2: brake immediately). In its result ``acted`` (1 if a command was sent to the
+next Command has been computed, 2: brake immediately). In its result, ``acted`` (1 if a command was sent to the
 rig), ``stopping`` and ``resting`` precede the states.
 
 A ``remote`` loop is a live loop without a rig. It has two more arguments, ``half`` and ``reading`` (displacements,

@@ -220,7 +220,6 @@ class ExecutiveLoop:
         progress: Callable[[int], None] | None = None,
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
-        """Run the test once, like :meth:`Loop.run`."""
         with self.started(sinks):
             self.begin()
             while not self.over:
@@ -265,7 +264,7 @@ class ExecutiveLoop:
             yield
 
     def _start(self, leaving: ExitStack) -> int:
-        """Start the program. Return the writing end of a pipe for signal numbers; ``leaving`` closes this end."""
+        """Start the program. Return the writing end of a pipe for signal numbers, which ``leaving`` closes."""
         theirs, ours = os.pipe()
         leaving.callback(os.close, ours)
         os.set_blocking(ours, False)
@@ -506,12 +505,11 @@ class Memory:
         return self.add(array.tobytes("A"), words_of(array))
 
     def rows(self, rows: Sequence[tuple[object, ...]]) -> int:
-        """Add a table of integers and floats. Return its offset."""
         values = (value for row in rows for value in row)
         return self.add(b"".join(struct.pack("<d" if isinstance(v, float) else "<q", v) for v in values))
 
     def open(self, fields: Mapping[str, int]) -> Control:
-        """Allocate the memory; store all added contents, and ``fields`` of the control block.
+        """Allocate the memory, and store all added contents and the ``fields`` of the control block.
 
         Raises ConfigError if the system refuses memory.
         """
@@ -554,9 +552,9 @@ class RowLayout:
 class Messages:
     """Converts rows to messages for the monitor and the ``sinks``.
 
-    ``reason`` states the refused Command or the exceeded limit that stopped the rig, and ``at_start`` the limit
-    that Measurement 0 exceeds; otherwise they are empty. ``failed`` is true if a component failed. ``shown`` holds
-    the compensator's last values. If ``judges`` is false, the monitor of ``parts`` receives no messages.
+    ``reason`` states the refused Command or the exceeded limit that stopped the rig. ``at_start`` states the limit
+    that Measurement 0 exceeds. Both may be empty. ``failed`` is true if a component failed. ``shown`` holds the
+    compensator's last values. If ``judges`` is false, the monitor of ``parts`` receives no messages.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:

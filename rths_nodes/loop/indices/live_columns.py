@@ -84,7 +84,7 @@ class LiveColumns:
         return [row[start : start + n] for start in range(0, self._width, n)]
 
     def take(self, rest: bool = False) -> tuple[int, Array]:
-        """Return first sample and new columns ``(columns, curves, 4)``, with an incomplete column if ``rest``."""
+        """Return first sample and new columns ``(columns, curves, 4)``, also an incomplete column if ``rest``."""
         per, first = self.samples_per_column, self._first
         rows = np.array(self._rows).reshape(-1, self._width)
         complete = len(rows) if rest else len(rows) // per * per
@@ -98,7 +98,8 @@ class LiveColumns:
 def columns_of(rows: Array, per: int) -> Array:
     """Return columns ``(columns, curves, 4)`` of ``per`` rows each from ``rows`` ``(n, curves)``.
 
-    Each column has the first, lowest, highest and last value; NaN is ignored. The last one may cover fewer rows.
+    Each column has the first, lowest, highest and last value; NaN is ignored. The last column may cover fewer
+    rows.
     """
     padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
     samples = padded.reshape(-1, per, rows.shape[1])
@@ -128,9 +129,9 @@ class MotionCurves:
         self._motions: deque[tuple[int, LiveColumns]] = deque(maxlen=MOST)
         self._number = 0
         self._first = self._next = 0
-        """First and next sample of the last motion."""
+        """``_first``: first sample of the last motion. ``_next``: its next sample."""
         self._seen = -1
-        """``_next`` at the last call of :meth:`take`; -1 if the last motion began later."""
+        """``_next`` at the last call of :meth:`take`; -1 if the last motion began after that call."""
 
     def add(self, measured: Measurement, command: Array) -> None:
         number, modes = measured.sample, measured.control_mode

@@ -9,9 +9,8 @@ measured force. A prime denotes the previous sample:
     Fig. 11           W, in J, increases by (f + f') / 2 ((m - m') - (c - c')), times the ratio of the energies of
                       structure and specimen
 
-Maxima and sums remain NaN after a NaN. The largest values are stored as squares, because the root of a square is
-exactly the absolute value. A test computes the indices sample by sample in plain floats, so that results do not
-depend on arrival times or host. The analysis uses arrays.
+Maxima and sums remain NaN after a NaN. A test computes the indices sample by sample in plain floats, so that
+results do not depend on arrival times or host. The analysis uses arrays.
 
 The delay follows from the cross-correlation, in chunks of ``CHUNK`` samples counted from the first sample. Values
 are relative to the first sample, because an offset reduces the precision. The cross-spectra of the chunks
@@ -131,9 +130,9 @@ class Tracking:
     lags. See :class:`Delay` for ``longest`` and ``spread``.
 
     ``scale`` ``(n_axes,)`` is the energy of the structure divided by the energy of a scale specimen (default: 1).
-    ``judge(measured, force, total)`` is called if the energy error exceeds ``within`` (J), or if this error or
-    ``total`` (m^2), the sum of the tracking indicators, is not finite. ``measured`` (m) and ``force`` (N) are
-    lists by axis. ``on_chunk`` is called after the last sample of each chunk.
+    ``judge(measured, force, total)`` is called if the energy error exceeds ``within`` (J) or is not finite, or if
+    ``total`` is not finite. ``total`` (m^2) is the sum of the tracking indicators. ``measured`` (m) and ``force``
+    (N) are lists by axis. ``on_chunk`` is called after the last sample of each chunk.
     """
 
     def __init__(
@@ -355,7 +354,8 @@ class Delay:
     at each lag, so that neither drift nor the ends of the record shift the peak. If the correlation still rises at
     the longest lag, there is no peak, and the delay is NaN.
 
-    Complete chunks are processed ``BATCH`` at a time or, with ``spread``, each in two calls of :meth:`work`.
+    ``BATCH`` complete chunks are processed together. With ``spread``, each chunk is processed in two calls of
+    :meth:`work`.
     """
 
     def __init__(self, longest: int, spread: bool = False) -> None:
@@ -363,7 +363,6 @@ class Delay:
         self._size = fast_length(-(-(CHUNK + self._beside) // FAST) * FAST, FAST)
         self._sums = self._none = Sums(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self._size // 2 + 1, complex))
         self._total: Sums | None = None
-        """Result of :meth:`total`; None if samples have been added since that call."""
         self.kept: list[_Chunks] | None = None
         self._samples = np.empty((2, self._beside + (1 if spread else BATCH) * CHUNK))
         self._start: tuple[float, float] | None = None

@@ -43,10 +43,10 @@ PER_STEP = 8
 PER_DEGREE = 2
 """Number of values stored per step and degree of freedom: external force and a copy."""
 PER_REMEMBERED = 8
-"""Memory for each sample that a component remembers, in units of 8 bytes. Python objects are large."""
+"""Memory for each sample that a component remembers, in units of 8 bytes."""
 NUMBER = 8
 FEW = 8
-"""Largest number of degrees of freedom whose external force is computed by columns (seven times as fast)."""
+"""Largest number of degrees of freedom whose external force is computed by columns."""
 
 
 def check_memory(scenario: Scenario, n_dof: int) -> None:
@@ -77,7 +77,7 @@ class Names:
     observed: tuple[str, ...]
     """Degrees of freedom in a Target: first the interface, then further observed degrees of freedom."""
     model: tuple[str, ...]
-    """Degrees of freedom of the structure or, without a structure, axes and observed degrees of freedom."""
+    """Degrees of freedom of the structure. Without a structure: axes and observed degrees of freedom."""
     axes: tuple[str, ...]
     state: tuple[str, ...]
     """Internal quantities of the compensator. The names contain the axis, such as ``axes.story_1.alpha``."""
@@ -257,7 +257,7 @@ class Assembly:
 
     @cached_property
     def compensator(self) -> Compensator:
-        """Compensator of all moved axes. ``lead`` also has the transport delay if the model omits this delay."""
+        """Compensator of all moved axes. Its ``lead`` includes the transport delay if the model omits it."""
         scenario, params = self.scenario, self.scenario.compensator
         if registry.class_of("compensator", params).transport_in_lead:
             params = evolved(params, lead=params.lead + scenario.transport_samples * scenario.dt)

@@ -320,9 +320,9 @@ def force_target(
 ) -> Callable[[int, Measurement, Sequence[float]], tuple[float, int]]:
     """Return a function that computes target and mode of the force ``axis`` with index ``number``; ``dt`` is in s.
 
-    Its arguments are the number of the sample, the last Measurement, and the targets of the axes without a load,
-    m. If the load is vertical, the motion of one of these axes inclines this axis. The target is in m or N,
-    according to its mode.
+    Its arguments are the number of the sample, the last Measurement, and the targets (m) of the displacement axes.
+    If the load is vertical, the motion of one of these axes inclines this axis. The target is in m or N, according
+    to its mode.
     """
     load, law = axis.own_load, axis.force_control.law
     ends = math.inf if load.held_from is None else load.held_from

@@ -5,7 +5,7 @@ While its target travels by D in one direction, a displacement has to change by 
 either direction, because a compensator with too much lead moves an axis against its target. Over longer windows
 neither this lead nor a delay matters, and the displacement has to change in the direction of its target. A force
 is frozen if its change is within noise and resolution, although the displacement has travelled in both directions.
-This travel must suffice for a change ten times larger.
+This travel must be long enough for a change ten times larger.
 
 In each window of LATE_S the command has a minimum l and a maximum h. If l exceeds an earlier h by D, an actuator
 with a delay below LATE_S has risen since. The sensor has to show the fraction STUCK of this rise. Falls are judged
@@ -40,7 +40,8 @@ TWICE = 2.0
 LEAST_TRAVEL = 5e-4
 """Smallest D, as a fraction of the stroke."""
 BLOCKS, ROWS = 4, 8
-"""LATE_S has BLOCKS blocks. In a block of at least ROWS samples, ROWS to 2 ROWS samples are judged."""
+"""``BLOCKS``: number of blocks in LATE_S. ``ROWS``: a block of at least ``ROWS`` samples has ``ROWS`` to 2
+``ROWS`` judged samples."""
 FOLLOWS, WINDOWS = 0.25, 10
 """``FOLLOWS``: slope of displacement versus target below which a sensor is in doubt. ``WINDOWS``: shortest window
 for this slope, in multiples of LATE_S."""
@@ -65,7 +66,7 @@ Travel = tuple[float, float]
 
 
 class OneWay:
-    """Checks that a measurement shows each travel of its command by ``way``, in blocks of ``block`` samples.
+    """Checks that a measurement shows each travel ``way`` of its command, in blocks of ``block`` samples.
 
     The measurement has to change by the fraction STUCK of the travel, in the same direction. With ``least``, it
     has to change by more than ``least`` instead, in any direction. The change may occur up to ``late`` blocks

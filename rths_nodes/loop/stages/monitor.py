@@ -182,7 +182,7 @@ class MonitorStage:
         self.live.add(sample, target, energies, moved, force, aimed, indicator)
 
     def _straight_on(self, measured: Measurement, flags: int) -> Command:
-        """Return a substitute for a lost Command: displacement targets move on linearly, and loads are held."""
+        """Return a substitute for a lost Command: displacement targets continue linearly, and loads are held."""
         n = len(self.monitor.names)
         aims = enumerate(zip(self._aim, self._aim_before, strict=True))
         target = np.array([2.0 * aim - before if axis < n else aim for axis, (aim, before) in aims])

@@ -210,7 +210,7 @@ class NumericalStage:
         return self.answer()
 
     def answer(self, wait: bool = False) -> Target | None:
-        """Return the pending Target. If the integrator has not finished, wait or, without ``wait``, return None.
+        """Return the pending Target; if the integrator has not finished, return None, or wait if ``wait`` is true.
 
         Raises IntegratorError if the integrator fails; then no Target is pending.
         """

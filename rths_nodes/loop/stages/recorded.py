@@ -16,8 +16,8 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 class RecordedPort(Port):
     """Port that answers every Command with the recorded Measurement of its sample.
 
-    The scenario's ``port`` only defines the channels and is never opened. ``targets`` replace the integrator,
-    unless empty. Once all Measurements are used, ``exhausted`` is true and the last Measurement is repeated.
+    The scenario's ``port`` only defines the channels and is never opened. Non-empty ``targets`` replace the
+    integrator. Once all Measurements are used, ``exhausted`` is true and the last Measurement is repeated.
     """
 
     external, simulated = False, True

@@ -47,9 +47,9 @@ from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMa
 class RigStage:
     """Drives the rig at its ``port`` by Commands within the limits, and otherwise by the safe stop.
 
-    ``bridged`` counts the samples without Target or Command, ``slowed`` the samples in which the rig leaves a
-    ``pause``. ``ticks`` includes the ticks of pauses. ``stopping`` is true from the first sample of the safe stop
-    on. ``refused`` is true if the last Command exceeded a limit.
+    ``bridged`` counts the samples without Target or Command, ``slowed`` the samples in which the rig starts again
+    after a ``pause``. ``ticks`` includes the ticks of pauses. ``stopping`` is true from the first sample of the
+    safe stop on. ``refused`` is true if the last Command exceeded a limit.
 
     The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; other parts
     receive tared values. Raises ConfigError if a real rig is not armed, or if a number in the scenario is
@@ -121,7 +121,7 @@ class RigStage:
 
     @property
     def counts(self) -> Data:
-        """Numbers of slowed samples and pauses, and added time (s), if pauses are possible; results of levels."""
+        """Numbers of slowed samples and pauses, and added time (s), of a rig that can pause; results of levels."""
         counts: Data = {}
         if self.pause.allowed or self.pause.count:
             counts = {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
@@ -264,7 +264,6 @@ class RigStage:
         return measured
 
     def _reason(self, command: Command | None, measured: Measurement, shown: Measurement) -> str:
-        """Return the reason to stop after a Measurement, or an empty string. Measurement 0 has no Command."""
         port, handover, aims = self.port, self._handover, self._aims
         opened = why_opened(port, measured) if port.interlock or measured.interlock == INTERLOCK_OPEN else ""
         failed = port.failure or measured.hydraulics == HYDRAULICS_OFF
@@ -481,7 +480,7 @@ class AxisStage:
 
     @property
     def at_rest(self) -> bool:
-        """True if the axis holds its position, or if its last Command is in m and did not move it."""
+        """True once the axis has stopped, or if its last Command is in m and did not move it."""
         if self.trip:
             return self._stop.at_rest
         forced, before = by_force(self._mode).any(), by_force(self._mode_before).any()

@@ -110,10 +110,10 @@ SHARE = 0.25
 """Largest velocity of a fading difference, as a fraction of the velocity limit of the axis."""
 
 LOAD_SHARE = 0.99
-"""Fraction of the force rate limit at which force axes return to the Commands, below 1 to avoid a trip."""
+"""Fraction of the force rate limit at which force axes return to the Commands. It is below 1 to avoid a trip."""
 
 STEEPEST = 1.875
-"""Largest magnitude of the slope of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
+"""Largest magnitude of the slope of 1 - 10 s^3 + 15 s^4 - 6 s^5 for 0 <= s <= 1."""
 
 
 _POLYNOMIALS = np.zeros((3, 3, 6))
@@ -174,8 +174,8 @@ class Fading:
 class MotionBridge:
     """Computes the motion of the axes ``(n_axes,)`` while a Target is late.
 
-    Call ``follow`` with every Target when it is used. Call ``motion`` for each sample with a late Target and, with
-    the real motion, while ``apart`` is true.
+    Call ``follow`` with every Target when it is used. Call ``motion`` for each sample with a late Target. While
+    ``apart`` is true, call it with the ``real`` motion.
     """
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
@@ -361,13 +361,13 @@ class BridgeCount:
 
 
 SHARPEST = 1.5
-"""Largest slope of 3 s^2 - 2 s^3."""
+"""Largest slope of 3 s^2 - 2 s^3 for 0 <= s <= 1."""
 
 BENT = 6.0
-"""Largest curvature of 3 s^2 - 2 s^3."""
+"""Largest curvature of 3 s^2 - 2 s^3 for 0 <= s <= 1."""
 
 MOST_CURVED = 10.0 / math.sqrt(3.0)
-"""Largest curvature of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
+"""Largest curvature of 1 - 10 s^3 + 15 s^4 - 6 s^5 for 0 <= s <= 1."""
 
 
 class Pause:
@@ -433,7 +433,6 @@ class Pause:
 
     @property
     def needs_command(self) -> bool:
-        """True if the next tick requires the next Command and this Command is missing."""
         return self._starts and self.coming is None and self._ahead(self._tick + 1) > self._samples
 
     @property

@@ -51,7 +51,6 @@ class OperatorRequests:
 
     def __init__(self) -> None:
         self.stop_reason = ""
-        """Reason of a stop request; empty without a request."""
         self.held = False
         self._changed = threading.Event()
 
@@ -78,9 +77,9 @@ class OperatorRequests:
 class Handover:
     """Data and callbacks that a procedure gives to the rig stage together with the port.
 
-    ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a held rig
-    comes to rest, ``under_way`` when the rig follows the test again, and ``stopping`` with the reason of a stop.
-    ``lost`` returns the reason why the rig no longer follows, or an empty string. ``following`` receives a
+    ``presented`` returns an untared Measurement relative to the zero of the test. ``at_rest`` is called when a
+    held rig comes to rest, ``under_way`` when the rig follows the test again, and ``stopping`` with the reason of
+    a stop. ``lost`` returns the reason why the rig no longer follows, or an empty string. ``following`` receives a
     Command (relative to the zero of the test), an untared Measurement, and true during pauses. It returns the
     reason to stop, or an empty string.
     """

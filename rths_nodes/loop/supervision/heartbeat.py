@@ -73,7 +73,6 @@ class Heartbeat:
         self._looked = 0
 
     def begin(self, now: int) -> None:
-        """Record a heartbeat of every peer at ``now``, when all peers are ready."""
         self._peers, self._looked = dict.fromkeys(self._limits, (now, now, 0)), now
 
     def received(self, peer: str, now: int, behind: int = 0) -> None:

@@ -46,11 +46,11 @@ OF_AXES = tuple(name for name, row in QUANTITIES.items() if row.level is not Dis
 WHOLE_RIG = "whole rig"
 """Name that replaces the name of an axis for levels of the complete rig."""
 FLAGS = 2
-"""Number of values before the channels."""
+"""Number of values before the channels: the flags of Command and Measurement."""
 
 
 Column = Callable[[list[Reading], list[Reading], list[float]], float]
-"""Function of the readings of the axes, the previous readings, and the values with a lower index."""
+"""Function of the readings of the axes, the previous readings, and the values that precede its own."""
 
 
 def _counter(row: RigQuantity, dt: float) -> Column:
@@ -231,8 +231,8 @@ class LevelWatch:
     ) -> tuple[str, str]:
         """Return reason and action (``core/limits.py``) of the first level that acts on a Measurement.
 
-        Both are empty if no level acts. Without a Command, the applied command is also the target. Tracking errors
-        are computed with ``aims`` ``(n_axes,)`` m instead of the targets, if given.
+        Both are empty if no level acts. Without a Command, the applied command is also the target. ``aims``
+        ``(n_axes,)`` m, if given, replaces the targets in tracking errors.
         """
         values, call = self._values(command, measured, aims), self._calls
         self._calls = call + 1
@@ -270,7 +270,6 @@ class LevelWatch:
 
 
 def _rows(index: int, axis: str, quantity: str, level: Level) -> tuple[Row, Row]:
-    """Return the rows of a level for its report and for its action."""
     low, high = _bounds(level.minimum, level.maximum)
     warn_low, warn_high = _bounds(level.warn_minimum, level.warn_maximum, low, high)
     if low == -high == -math.inf:  # a level without bounds only warns, even if the value is NaN

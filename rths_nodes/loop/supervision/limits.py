@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits as rows: bounds of a value, with persistence, action, and the text of a breach.
 
-:func:`acting` checks values against rows. The rows of a displacement command are written out in
-:func:`broken_alone`, because a loop over rows takes 50 % longer. These functions and :func:`of_errors`, which
-computes values, are kernels. NaN violates every bound.
+:func:`acting` checks values against rows, and :func:`broken_alone` checks displacement commands. These functions
+and :func:`of_errors`, which computes values, are kernels. NaN violates every bound.
 
 :class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force). The rig
 stops at the first sample with a breach. Optional limits are in ``levels.py``. The software limits are not a safety
@@ -32,7 +31,7 @@ from rths_nodes.loop.supervision.handover import Tares
 
 Floats = Sequence[float] | Array
 NONE, NEVER = -1, 2**62
-"""NONE is the result if no row acts. NEVER is the persistence of a row that never acts."""
+"""``NONE``: result if no row acts. ``NEVER``: persistence of a row that never acts."""
 
 
 class Row(NamedTuple):
@@ -170,8 +169,7 @@ class LimitCheck:
     checked before their correction. Axes with the same number in ``groups`` stop together. Force axes are last.
     Values by axis are in m, or in N in force mode.
 
-    ``beside`` is true if measurements have limits other than displacement and force. Other public attributes are
-    constants of the kernels, except ``loads``.
+    ``beside`` is true if measurements have limits other than displacement and force.
     """
 
     _sent: Floats = ()

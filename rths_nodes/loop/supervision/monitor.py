@@ -106,7 +106,7 @@ class Monitor:
     """Computes all indices of a test and checks their limits.
 
     The monitor receives every Target, and every sample in order. ``breach`` contains the first sample at which a
-    limit was exceeded and the reason, or is None. The indices begin after the soft start.
+    limit was exceeded, and the reason; None without a breach. The indices begin after the soft start.
     """
 
     def __init__(
@@ -327,8 +327,8 @@ class CorridorWatch:
     """Follows a test sample by sample, and detects when the test leaves its corridor.
 
     Each quantity of an axis is a limit row with bounds that change with the sample. ``left`` contains the first
-    sample at which a quantity had been outside its band for ``persistence`` samples, and a text, or is None.
-    ``energies`` are the absorbed energies, J.
+    sample at which a quantity had been outside its band for ``persistence`` samples, and a text; None if there was
+    none. ``energies`` are the absorbed energies, J.
     """
 
     def __init__(self, corridor: Corridor, persistence: int) -> None:
@@ -367,7 +367,7 @@ class CorridorWatch:
             self.left = sample, f"{path}: {name} = {value:.6g} {unit}, but was predicted {band}"
 
     def metrics(self) -> dict[str, float]:
-        """Return the percentages of samples outside (worst axis), and the sample of ``left`` or NaN."""
+        """Return the percentage of samples outside each band (worst axis), and the sample of ``left`` or NaN."""
         most = np.max(np.reshape(self._outside, (len(QUANTITIES), -1)), axis=1, initial=0).tolist()
         counts, n = zip(QUANTITIES, most, strict=True), max(1, self._samples)
         metrics = {name + OUTSIDE: 100.0 * count / n for (name, _), count in counts}

@@ -177,7 +177,6 @@ class LoadStop:
         return not any(mode == MODE_FORCE for _, mode in self._loads.values())
 
     def begin(self, before: Command | None, last: Command | None, stop: SafeStop, reason: str) -> None:
-        """Begin after Commands ``before`` and ``last``, together with the ``stop`` of the other axes."""
         if last is None or not last.control_mode:
             return
         before, n = before or last, self._n

@@ -115,7 +115,7 @@ class Bench:
 
     @contextmanager
     def opened(self) -> Iterator[Bench]:
-        """Context of a session that begins with the rig at home. Raises ConfigError if no session opens."""
+        """Open a session that begins with the rig at home. Raises ConfigError if no session opens."""
         with real_time(self.realtime):
             try:
                 self.port = Assembly(self.scenario).port
@@ -231,10 +231,11 @@ class Bench:
 
     @contextmanager
     def acted(self, words: str, seen: Callable[[Row], str], loses_rig: bool = False) -> Iterator[str]:
-        """Context of a session in which the operator acts while all axes move slowly back and forth.
+        """Open a session in which the operator acts while all axes move slowly back and forth.
 
-        The context yields the first text of ``seen(row)``, or an empty string after the timeout. If the action
-        ``loses_rig``, an error of the port counts as a text. If the operator acts before the motion, begin again.
+        The context yields the first text that ``seen(row)`` returns, or an empty string after the timeout. With
+        ``loses_rig``, the text of a port error is also accepted. If the operator acts before the motion, repeat
+        the session.
         """
         for _ in range(ATTEMPTS):
             with self.opened():
@@ -311,7 +312,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Dash:
-    """Motion of all axes: ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, then braking.
+    """Motion of all axes at ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, then braking.
 
     The motion begins at the current position, or at ``start`` ``(n_axes,)`` m.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of the stops of the far end: closed session, killed test computer, pulled cable.
+"""Trials of the stops at the far end of the port: closed session, killed test computer, pulled cable.
 
 The commissioning process shares the socket of the process that it kills, and receives the states while the far end
 brakes. For a port without a listener, a new session measures where the rig rests.
@@ -82,7 +82,7 @@ def rest_samples(velocity: Array | float, deceleration: Array | float, dt: float
 
 
 def way_of(velocity: float, bridged: int, deceleration: float, dt: float) -> float:
-    """Return the stopping distance (m) from ``velocity`` (m/s): ``bridged`` samples unchanged, then braking."""
+    """Return the stopping distance (m): ``bridged`` samples at ``velocity`` (m/s), then braking."""
     n = rest_samples(velocity, deceleration, dt)
     return velocity * (bridged + n) * dt - 0.5 * n * (n + 1) * min(deceleration * dt, velocity / n) * dt
 
@@ -166,7 +166,6 @@ def _kill(bench: Bench, dash: Dash) -> tuple[Listener | None, int, Array]:
 
 
 def _received(pipe: Connection) -> Any:
-    """Return the next message; raise a message that is an exception."""
     try:
         if not pipe.poll(OPENED_S):
             raise Refused(f"the process that drives the rig has sent nothing for {OPENED_S:g} s")

@@ -48,7 +48,7 @@ Look = Callable[[Seen], Iterable[Found]]
 class Rule(NamedTuple):
     """Relation between numbers, and its reason. If ``real`` is true, the rule applies only to real rigs.
 
-    The function ``look`` yields the numbers that violate this rule, and numbers that violate other rules.
+    The function ``look`` may serve several rules; it yields the numbers that violate one of them.
     """
 
     weight: str
