@@ -410,8 +410,7 @@ class RigDrive:
 
     def held(self, before: Array, last: Array, modes: tuple[bytes, bytes]) -> tuple[Array, Array]:
         """Return the last two commands ``(n_axes,)`` in m; the position of the axis replaces a command in N."""
-        there = replace(self.measured, displacement=self.measured.displacement - self.shift)
-        return held_places((before.copy(), last.copy()), modes, 0, there)
+        return held_places((before.copy(), last.copy()), modes, 0, self.loss.places.last - self.shift)
 
     def _end(self) -> None:
         self._motion = self._stop = None

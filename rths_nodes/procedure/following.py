@@ -38,6 +38,7 @@ from rths_nodes.core.samples import (
 from rths_nodes.loop.procedure_record import AxisChecks
 from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.stages.frozen import FINE_BLOCKS, LATE_S, STUCK, OneWay, least_travel
+from rths_nodes.loop.supervision.safe_stop import Places
 from rths_nodes.procedure.clearance import Offsets
 
 AGREEMENT = 0.02
@@ -113,7 +114,7 @@ class LossWatch:
         """Largest change of displacement within ``taken_after`` ticks that counts as rest, m."""
         self.taken_after = scenario.port.transport_samples + math.ceil(TAKEN_AFTER_S / scenario.dt)
         """Number of ticks at rest after which the actuators have reached the last command."""
-        self._by_force = any(axis.of_force for axis in limits)
+        self._by_force, self.places = any(axis.of_force for axis in limits), Places(limits)
         self.count, self.last, self.reason = 0, "", ""
         self._pressure, self._modes = pressure, modes
         self._dropped, self._elsewhere = False, ""
@@ -135,6 +136,8 @@ class LossWatch:
         self._still, self._sent = self._still + 1 if same else 0, sent
         within = np.abs(measured.displacement) < self._ends
         self._measured.append(np.where(within, measured.displacement, np.nan))
+        if self._by_force:
+            self.places.receive(measured, measured)
         pressure = measured.hydraulics
         if pressure != HYDRAULICS_LOW:
             self._dropped = False

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,8 @@ from loop_parts import History
 from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, Measurement
+from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, Command, Measurement
+from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -139,6 +141,30 @@ def test_force_axis_without_leader_is_held_in_place() -> None:
         measured = stage.stop_alone()
     assert stage.at_rest
     assert measured.command[0] == run.measured[-1].displacement[3]
+
+
+@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize(("reading", "trip"), [(math.nan, 0), (-1e6, 0), (math.inf, 298), (1e6, 298), (0.01, 298)])
+def test_force_axis_is_held_where_its_sensor_failed(reading: float, trip: int, separate: bool) -> None:
+    """The sensor fails at sample 300, under the load or during a stop; 0.01 m is the end of the stroke."""
+    scenario = rig(weight("controller"))
+    port, wires = apart(scenario) if separate else (None, None)
+    loop, places, sent = Loop(Assembly(scenario, port)), list[float](), list[Command]()
+    sensed = wires.stages["weight"].port if wires else loop.assembly.port
+    read, write = sensed.read, sensed.write
+
+    def fail() -> Measurement:
+        measured = read()
+        places.append(float(measured.displacement[-1]))
+        measured.displacement[-1] = reading if measured.sample >= 300 else places[-1]
+        return measured
+
+    sensed.read, sensed.write = fail, lambda command: (sent.append(command), write(command))  # type: ignore[method-assign]
+    if trip:
+        loop.rig.trip("requested", trip)
+    assert loop.run([]).state is State.TRIPPED
+    assert (sent[-2].control_mode[-1], sent[-1].control_mode[-1:] in (b"", b"\x01")) == (MODE_FORCE, True)
+    assert sent[-1].command[-1] == places[299]
 
 
 def test_column_needs_force_control_by_nodes() -> None:

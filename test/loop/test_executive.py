@@ -10,6 +10,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -181,6 +182,28 @@ def test_full_ring_trips(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome.state is State.TRIPPED
     assert mentions(outcome.reason, "ring")
     assert "lost_rows" not in outcome.timing
+
+
+@pytest.mark.parametrize("paced", [False, pytest.param(True, marks=pytest.mark.nodes)])
+@pytest.mark.parametrize("bounds", [(0.5, 60.0), (60.0, 0.5)], ids=["alone", "Ctrl-C"])
+def test_frozen_program_ends_the_run(paced: bool, bounds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound of a stop applies after Ctrl-C. A reader that pauses for longer than the bounds ends nothing."""
+    for name, bound in zip(("FROZEN_S", "END_S"), bounds, strict=True):
+        monkeypatch.setattr(running, name, bound)
+    loop, samples = live_loop("duration=60", paced=paced), list[int]()
+
+    def freeze(sample: int) -> None:
+        samples.append(sample)
+        if len(samples) == 3:
+            time.sleep(0.0 if paced else 1.2)
+        elif len(samples) == 6:
+            os.kill(loop._process.pid, signal.SIGSTOP)
+
+    outcome = loop.run(progress=freeze, interrupted=lambda: len(samples) >= 6 and bounds[0] > bounds[1])
+    assert (outcome.state, outcome.failed, outcome.samples) == (State.TRIPPED, True, samples[-1])
+    assert mentions(outcome.reason, f"sample {samples[-1]}", "suspended", "killed")
+    assert re.search(r"no row for [0-2]\.\d s", outcome.reason)
+    assert loop._process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.soak

@@ -146,21 +146,34 @@ def test_rungs_c_and_e_finish(connect: Connect) -> None:
         assert (MODE_FORCE in rig.modes[before:]) == (rung != "c")
 
 
-@pytest.mark.parametrize("back", [False, True], ids=["in N", "after the first command in m"])
-def test_stop_during_small_force_holds_axis(connect: Connect, back: bool) -> None:
+IDS = ["in N", "after the first command in m", "sensor shows NaN", "sensor shows 1000 km"]
+
+
+@pytest.mark.parametrize(("back", "reading"), [(False, 0), (True, 0), (False, np.nan), (False, 1e6)], ids=IDS)
+def test_stop_during_small_force_holds_axis(connect: Connect, back: bool, reading: float) -> None:
     walk, rig = connect()
-    port, modes, write = walk.session.drive.port, list[bytes](), walk.session.drive.port.write
+    drive, modes, sent, places = walk.session.drive, list[bytes](), list[float](), list[float]()
+    read, write = drive.port.read, drive.port.write
 
     def stop(command: Any) -> None:
         modes.append(command.control_mode)
+        sent.append(float(command.command[1]))
         if sum(map(bool, modes)) >= 900 and bool(modes[-1]) != back:
             walk.session.stop("a person stops it")
         write(command)
 
-    port.write = stop  # type: ignore[method-assign]
-    with pytest.raises(ActRefused, match=naming("person", "stops")):
+    def fail() -> Measurement:
+        measured = read()
+        if reading and sum(map(bool, modes)) >= 900:
+            measured.displacement[1] = reading
+        places.append(float(measured.displacement[1]))
+        return measured
+
+    drive.port.read, drive.port.write = fail, stop  # type: ignore[method-assign]
+    with pytest.raises(ActRefused, match="load.limits.stroke" if reading else naming("person", "stops")):
         walk.session.check()
     walk.tick(200)
+    assert not reading or set(sent[-200:]) == {[x for x in places if abs(x) < 1.0][-1] - drive.shift[1]}
     assert (rig.modes[-1], np.abs(rig.displacements).max() < 1e-4) == (MODE_DISPLACEMENT, True)
     assert np.ptp(rig.displacements[-100:]) < 3e-6
 

@@ -67,8 +67,9 @@ NODES_ROWS, BATCH = 8, 256
 NEVER = 2**62  # sample of the trip while no trip is requested
 LOOK_S, LOOK_LOCKSTEP_S = 0.005, 0.0002
 """Polling intervals while the ring is empty, s: ``LOOK_S`` in real time, ``LOOK_LOCKSTEP_S`` in lockstep."""
-START_S, END_S = 10.0, 2.0
-"""Timeouts of the program, s: ``START_S`` for its start, ``END_S`` for its exit after braking."""
+START_S, END_S, FROZEN_S = 10.0, 2.0, 10.0
+"""Timeouts of the program, s: ``START_S`` for its start, ``END_S`` for its exit after braking, ``FROZEN_S`` for
+the next row. After a request to stop, ``END_S`` also applies to rows."""
 REASONS = {
     OPERATOR: "interrupted",
     TRIP: "trip requested",
@@ -137,7 +138,10 @@ class ExecutiveLoop:
         """Identity of the program: a hash of text, compiler, processor and flags, then a hash of the binary."""
         self.stops_at = b""
         """Name of the socket on which the program receives stop requests from other processes; may be empty."""
-        self._breach = ""  # reason for a breach that the monitor detected
+        self._breach = self._frozen = ""  # reasons: of a breach that the monitor detected, and to kill the program
+        port = self.scenario.port  # _wait: longest time that the program may wait for a tick or for the rig, s
+        self._wait = self.scenario.dt + parts.kind.remote * max(port.longest_wait, getattr(port, "silence", 0.0))
+        self._looked = self._heard = -math.inf  # times of the last look at the ring and of the last row, s
         self.late: list[float] = []
         self.taken: list[float] = []
         """``taken``: time from the tick to the row, for each row, ns. ``late``: lateness of these ticks, ns."""
@@ -323,6 +327,14 @@ class ExecutiveLoop:
                 self._heed_monitor()
             control.tail = tail + count
         self.over = ended and not count
+        now, patience = time.monotonic(), self._wait + (END_S if control.word else FROZEN_S)
+        if count or ended or not control.go or now - self._looked > SILENCE_S:  # this process may have been frozen
+            self._heard = now
+        self._looked, silent = now, now - self._heard
+        if silent > patience:
+            braked = "; the watchdog of the rig has braked it before" * (self._paced and self._parts.kind.remote)
+            self._frozen = f"was suspended or blocked, gave no row for {silent:.1f} s, and has been killed{braked}"
+            self._process.kill()
         return int(count)
 
     def _heed_monitor(self) -> None:
@@ -333,8 +345,8 @@ class ExecutiveLoop:
         """Return the final state, the reason for it, and whether a component has failed."""
         control, sample, failed = self._control, self._messages.sample, self._messages.failed
         if self.over and control.state != ENDED:
-            code = self._process.poll()
-            return State.TRIPPED, f"sample {sample}: the executive has ended (code {code})", True
+            reason = self._frozen or f"has ended (code {self._process.poll()})"
+            return State.TRIPPED, f"sample {sample}: the executive {reason}", True
         if not control.stopped_at:
             reason = f"sample {sample}: {self._breach}" if self._breach else ""
             return State.TRIPPED if reason else State.FINISHED, reason, failed

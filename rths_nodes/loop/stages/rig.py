@@ -40,7 +40,7 @@ from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.safe_stop import LoadStop, SafeStop, held_places
+from rths_nodes.loop.supervision.safe_stop import LoadStop, Places, SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMachine
 
 
@@ -95,7 +95,7 @@ class RigStage:
         fading = fading_of(bridge, limits, dt)
         self._bridge = CommandBridge(fading, dt, np.zeros(len(limits)), self._passive, rates)
         self._sent = self._sent_before = self._aims = at_zero.tolist()
-        self._measured = self._shown = Measurement(0, at_zero, at_zero, at_zero)
+        self._shown = Measurement(0, at_zero, at_zero, at_zero)
         self._driving: Command | None = None
         self._driven_before: Command | None = None
         self._between = 0
@@ -212,7 +212,7 @@ class RigStage:
             position = self._stop.step()
             command = Command(sample, position, position, self._passive, FLAG_TRIPPED)
             if self._load_stop is not None:
-                command = self._load_stop.command(command, self._measured, self._shown)
+                command = self._load_stop.command(command, self._shown)
         asked = command.target.tolist(), command.command.tolist()  # a port may change the arrays
         self.port.write(command if tick == command.sample else replace(command, sample=tick))
         self._sent_before = self._sent
@@ -222,7 +222,9 @@ class RigStage:
     def complete(self) -> Measurement | None:
         """Run the second half of a tick, once the port is ready: measure and check. Return None during a pause."""
         shown = self._shown = self.port.read()
-        measured = self._measured = shown if self._handover is None else self._handover.presented(shown)
+        measured = shown if self._handover is None else self._handover.presented(shown)
+        if self._load_stop is not None:
+            self._load_stop.places.receive(measured, shown)
         command = self._driving
         if command is None:
             check_first(measured, self.port.interlock)
@@ -364,13 +366,9 @@ class RigStage:
         if self._handover is not None:
             self._handover.stopping(reason)
         before, last = np.array(self._sent_before), np.array(self._sent)
-        if self._n_moved < len(last):
-            earlier, driving = self._driven_before, self._driving
-            modes = (
-                b"" if earlier is None else earlier.control_mode,
-                b"" if driving is None else driving.control_mode,
-            )
-            before, last = held_places((before, last), modes, self._n_moved, self._measured)
+        if self._load_stop is not None:
+            then, now = (b"" if c is None else c.control_mode for c in (self._driven_before, self._driving))
+            before, last = held_places((before, last), (then, now), self._n_moved, self._load_stop.places.last)
         self._stop.begin(before, last)
         if self._load_stop is not None:
             self._load_stop.begin(self._driven_before, self._driving, self._stop, reason)
@@ -469,10 +467,9 @@ class AxisStage:
         self._check = LimitCheck(limits, dt)
         self._stop = SafeStop(limits, dt)
         self._next = 0
-        at_zero = np.zeros(1)
-        self._sent = self._sent_before = at_zero.tolist()
+        self._sent = self._sent_before = [0.0]
         self._mode = self._mode_before = b""
-        self._measured = Measurement(0, at_zero, at_zero, at_zero)
+        self._places = Places(limits.values())
 
     @property
     def sample(self) -> int:
@@ -493,7 +490,7 @@ class AxisStage:
         if not self.trip:
             self.trip = reason
             sent, modes = (np.array(self._sent_before), np.array(self._sent)), (self._mode_before, self._mode)
-            before, last = held_places(sent, modes, 0, self._measured)
+            before, last = held_places(sent, modes, 0, self._places.last)
             self._stop.begin(last if self._loaded else before, last)
 
     def follow(self, command: Command) -> Measurement | None:
@@ -509,7 +506,8 @@ class AxisStage:
             return self.stop_alone()
         if command.sample == 0:
             self.port.begin()
-            first = self._measured = self.port.read()
+            first = self.port.read()
+            self._places.receive(first, first)
             check_first(first, self.port.interlock)
             self._next = 1
             self._sent = self._sent_before = first.command.tolist()
@@ -538,5 +536,7 @@ class AxisStage:
         self.port.write(command)
         self._sent_before, self._sent = self._sent, command.command.tolist()
         self._mode_before, self._mode = self._mode, command.control_mode
-        measured = self._measured = self.port.read()
+        measured = self.port.read()
+        if self._loaded:
+            self._places.receive(measured, measured)
         return measured

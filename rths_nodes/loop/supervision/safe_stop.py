@@ -130,20 +130,31 @@ def command_after(state: list[float] | Array, axis: int, done: float) -> float:
     return max(state[at + LOW], min(state[at + HIGH], state[at + START] + state[at + STEP] * way))
 
 
+class Places:
+    """Keeps for each axis the ``last`` displacement (m) measured within its stroke, in case its sensor fails."""
+
+    def __init__(self, limits: Iterable[Limits]) -> None:
+        self._strokes = np.array([limit.stroke for limit in limits])
+        self.last = np.zeros(len(self._strokes))
+
+    def receive(self, measured: Measurement, shown: Measurement) -> None:
+        """Receive a Measurement, tared and untared. A saturated sensor may show the stroke itself."""
+        self.last = np.where(np.abs(shown.displacement) < self._strokes, measured.displacement, self.last)
+
+
 def held_places(
-    commands: tuple[Array, Array], modes: tuple[bytes, bytes], n_moved: int, measured: Measurement
+    commands: tuple[Array, Array], modes: tuple[bytes, bytes], n_moved: int, places: Array
 ) -> tuple[Array, Array]:
     """Return the last two ``commands`` ``(n_axes,)`` in m. Axes from index ``n_moved`` may have commands in N.
 
-    ``modes`` are the modes of the two commands. The measured position replaces a command in N. The axis is held at
-    this position without velocity; its force loop also ends there (``ForceAxis.hold``).
+    ``modes`` are the modes of the two commands. The last position in ``places`` replaces a command in N. The axis
+    is held at this position without velocity; its force loop also ends there (``ForceAxis.hold``).
     """
     before, last = commands
     for axis in range(n_moved, len(last)):
         then, now = (bool(mode) and mode[axis] == MODE_FORCE for mode in modes)
         if now:
-            position = float(measured.displacement[axis])
-            last[axis] = position if math.isfinite(position) else 0.0
+            last[axis] = places[axis]
         if then or now:
             before[axis] = last[axis]
     return before, last
@@ -164,9 +175,10 @@ class LoadStop:
     """
 
     def __init__(
-        self, axes: Iterable[str], n_moved: int, dt: float, breach: Callable[[Measurement, Array, bytes], str]
+        self, axes: dict[str, Limits], n_moved: int, dt: float, breach: Callable[[Measurement, Array, bytes], str]
     ) -> None:
         self._names, self._n, self._breach = tuple(axes), n_moved, breach
+        self.places = Places(axes.values())
         self._longest = 0.1 / dt  # longest delay of an actuator: 0.1 s
         self._loads: dict[int, tuple[float, int]] = {}
         """Kept force (N) or held position (m), and mode, by index of the axis."""
@@ -191,10 +203,10 @@ class LoadStop:
         later = np.minimum(np.divide(lead, speed, out=np.zeros(n), where=speed > 0.0), self._longest)
         self._samples, self._done = stop.samples + 2 * math.ceil(later.max()), 0
 
-    def command(self, command: Command, measured: Measurement, shown: Measurement) -> Command:
-        """Insert the loads into the ``command`` of the stop. ``measured`` is tared, ``shown`` is untared."""
+    def command(self, command: Command, shown: Measurement) -> Command:
+        """Insert the loads into the ``command`` of the stop. ``shown`` is untared, ``places`` are tared."""
         if not self.at_rest:
-            self._release(measured, shown)
+            self._release(shown)
         if not self._loads:
             return command
         commands, targets = command.command.copy(), command.target.copy()
@@ -210,14 +222,13 @@ class LoadStop:
         mode_of_rest = b"" if self.at_rest else bytes(modes)
         return Command(command.sample, targets, commands, command.auxiliary, command.flags, mode_of_rest)
 
-    def _release(self, measured: Measurement, shown: Measurement) -> None:
+    def _release(self, shown: Measurement) -> None:
         over = self._done >= self._samples or shown.interlock == INTERLOCK_OPEN
         reason = self._breach(shown, *self._sent) if self._done else ""
         for axis, (_, kept) in self._loads.items():
             mode = shown.control_mode[axis] if shown.control_mode else 0
             if kept == MODE_FORCE and (over or mode != MODE_FORCE or self._caused(reason, axis)):
-                position = float(measured.displacement[axis])
-                self._loads[axis] = (position if math.isfinite(position) else 0.0), MODE_DISPLACEMENT
+                self._loads[axis] = float(self.places.last[axis]), MODE_DISPLACEMENT
 
     def _caused(self, reason: str, axis: int) -> bool:
         return reason.startswith((f"axes.{self._names[axis]}.", f"axes.{self._names[axis]}:"))
