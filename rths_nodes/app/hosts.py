@@ -176,7 +176,9 @@ def _check_handed(port: Port | None, chosen: RunOptions) -> None:
     if port is None:
         return
     if chosen.engine == EXECUTIVE:
-        raise ConfigError(f"engine = {EXECUTIVE!r}: a procedure already holds the session of the rig; use python")
+        raise ConfigError(
+            f"engine = {EXECUTIVE!r}: a procedure already holds the session of the rig; set engine = python"
+        )
     if chosen.host == options.PROCESSES:
         raise ConfigError(
             "host = 'processes': the port of a procedure cannot move to another process; use embedded or composed"
@@ -213,7 +215,7 @@ def _engine(loop: Loop, chosen: RunOptions, preferred: str) -> Loop | KernelLoop
         return loop
     kernels = loop_over_kernels(loop, engine == options.COMPILED)
     if isinstance(kernels, str) and chosen.engine in options.OVER_KERNELS:
-        raise ConfigError(f"engine = {engine!r}: {kernels}; use python")
+        raise ConfigError(f"engine = {engine!r}: {kernels}; set engine = python")
     if isinstance(kernels, str):
         return loop
     if kernels.untranslatable and chosen.engine == options.COMPILED:

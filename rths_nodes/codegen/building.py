@@ -167,7 +167,7 @@ def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
 
 
 def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> Library:
-    """Build a library or program. Raises Unbuilt if the compiler refuses the text or does not finish."""
+    """Compile ``text`` to a library or program. Raises Unbuilt if the compiler fails or does not finish."""
     source, new = directory / f"{key}.c", directory / f"{key}.{os.getpid()}.new"
     try:
         source.write_text(text, encoding="utf-8")

@@ -29,7 +29,7 @@ TABLE = {
 BLOCK = 4096
 """Number of random decisions that are drawn together."""
 State = tuple[Array, float]
-"""Array of the estimate ``(2 n,)`` and the last and present measurements; then the requested force, N."""
+"""Estimate ``(2 n,)``, previous measurements and current measurements in one array; the requested force, N."""
 
 
 class Constants(NamedTuple):
@@ -38,7 +38,7 @@ class Constants(NamedTuple):
     observer: Array
     """Gain ``(2 n, n + 1)`` of the Kalman filter."""
     onward: Array
-    """Matrix that computes the estimate from the last estimate and from the last and present measurements."""
+    """Matrix that computes the estimate from the previous estimate, the previous and the current measurements."""
     channels: tuple[int, ...]
     """Indices of the measurements among the auxiliary channels."""
     ground: Numbers

@@ -195,7 +195,7 @@ class Description:
                     f"{here}: the FMU declares no unit. Set units: {{{variable.name}: {si}}}; known: {units}"
                 )
             if stated not in table:
-                raise unknown(key, f"unit of a {quantity}", stated, table)
+                raise unknown(key, f"unit of {quantity}", stated, table)
             return table[stated]
         if stated is not None and plain_unit(stated) != plain_unit(unit):
             raise ConfigError(f"{key}: must be the unit that the FMU declares, {unit!r}")
@@ -203,7 +203,7 @@ class Description:
         if (base := self.units.get(unit)) is None:
             if named is None:
                 raise ConfigError(
-                    f"{here}: the FMU does not define the unit {unit!r} of this variable: must be a unit of a "
+                    f"{here}: the FMU does not define the unit {unit!r} of this variable: must be a unit of "
                     f"{quantity}; known: {units}"
                 )
             return named
@@ -212,8 +212,8 @@ class Description:
             declared = " ".join(f"{name}^{n}" if n != 1 else name for name, n in powers.items() if n)
             offset = f" + {base.offset:g}" if base.offset else ""
             raise ConfigError(
-                f"{here}: the unit in the FMU is {unit!r}, which is {base.factor:g} "
-                f"{declared or '(without a dimension)'}{offset}: must be a unit of a {quantity}, such as {si}"
+                f"{here}: the unit in the FMU is {unit!r} ({base.factor:g} {declared or 'without a dimension'}"
+                f"{offset}), but must be a unit of {quantity}, such as {si}"
             )
         if not 0.0 < base.factor < float("inf"):
             raise ConfigError(f"{here}: the FMU defines {unit!r} as {base.factor:g} {si}: must be > 0")

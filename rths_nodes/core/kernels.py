@@ -144,7 +144,7 @@ def named(code: CodeType) -> set[str]:
 
 
 def foreign(function: Any) -> str:
-    """Return the name of the first object in a kernel that cannot be compiled, or an empty string."""
+    """Return the name of the first object that prevents compilation of a kernel, or an empty string."""
     key = identity(function)
     if key not in _judged:
         _judged[key] = ""  # result for a recursive call

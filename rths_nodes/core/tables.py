@@ -92,7 +92,7 @@ class Table:
             raise ConfigError(f"{path}: the file contains no numbers{self._skipped()}")
 
     def unit(self, name: str) -> str:
-        """Return the unit of a column, as stated in the file or else at the end of its title (``x (mm)``)."""
+        """Return the unit that the file states for a column, or else the unit in its title (``x (mm)``)."""
         title = _UNIT_IN_TITLE.search(name)
         return self._contents.units.get(name, title[1] if title and title.end() == len(name) else "")
 

@@ -197,7 +197,7 @@ class RungRecord:
     armed_by: list[str] = field(default_factory=list)
     mandate: str = ""
     run: int = 0
-    """Hash of the ``mandate``, and number of the ``run``, of rung h in versions up to 0.9.0."""
+    """Fields of rung h in versions up to 0.9.0. ``mandate``: hash of the mandate. ``run``: number of the run."""
 
     @property
     def not_valid(self) -> str:

@@ -413,8 +413,8 @@ class Coupler:
         if not abs(determinant) > SINGULAR:
             raise ConfigError(
                 f"{path}.attachments: the actuators jam, because they do not drive every motion of the coupler. "
-                "Two lines of action must not cut the y axis through the reference point at one height; three "
-                "lines of action must not be parallel or meet in one point"
+                "Two lines of action must not intersect the y axis through the reference point at the same y; "
+                "three lines of action must not be parallel or meet at one point"
             )
         rows = np.array([shape.row(leg, 1.0) for leg in links])
         self.constants = Constants(

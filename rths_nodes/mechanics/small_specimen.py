@@ -40,8 +40,8 @@ class SmallSpecimen:
         larger, slopes = np.abs(slopes_of(specimen, 10.0 * SMALL)), slopes_of(specimen, SMALL)
         if (np.abs(slopes) > (1.0 + STEEPER) * larger + STEEPER * larger.max()).any():
             raise ValueError(
-                f"the slopes of the specimen still grow if the steps shrink from {10.0 * SMALL:g} to {SMALL:g} m "
-                "and m/s"
+                f"the specimen cannot be linearised: its slopes still grow when the steps shrink from "
+                f"{10.0 * SMALL:g} to {SMALL:g} m and m/s"
             )
         force, rates = slopes[0], slopes[1:]
         return cls(

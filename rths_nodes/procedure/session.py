@@ -554,8 +554,8 @@ class RigSession(GuardedRig):
     def run(self, runner: Callable[[Scenario, Port], rungs.RunOutcome]) -> records.RungRecord:
         """Run the armed rung.
 
-        ``runner`` runs the rung's scenario on the lent port. Then the rung is disarmed. The rung is recorded
-        before it runs. If a file or the code has changed since arming, ActRefused is raised; the rung stays armed.
+        The rung is recorded first. ``runner`` then runs its scenario on the session's port, and the rung is
+        disarmed. Raises ActRefused if a file or the code has changed since arming; the rung then stays armed.
         """
         armed = self.rung  # a stop in another thread may disarm the rung
         if armed is not None and records.RUNGS[armed.name].moves:

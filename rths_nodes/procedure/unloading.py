@@ -186,8 +186,9 @@ def unload(
 class Way:
     """Moves axes to zero force, relative to ``offsets``.
 
-    ``first`` and ``last`` are the first and the latest rest. ``given_up`` is the reason why the specimen is not
-    unloaded, or an empty string. Raises ConfigError if the rig file does not bound the travel.
+    ``first`` and ``last`` are the states of the rig when it first and most recently came to rest. ``given_up`` is
+    the reason why the specimen is not unloaded, or an empty string. Raises ConfigError if the rig file does not
+    bound the travel.
     """
 
     def __init__(self, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]) -> None:

@@ -314,7 +314,7 @@ def test_different_results_of_c_library_are_refused(process: Path, monkeypatch: 
     [
         ("chen_ricles_2010 --host composed", ("engine = 'compiled'", "embedded", "composed")),
         ("chen_ricles_2010 --fault delay@1:target,3", ("engine = 'compiled'", "faults", "python")),
-        ("tall_frame", ("engine = 'compiled'", "interface", "use python")),
+        ("tall_frame", ("engine = 'compiled'", "interface", "set engine = python")),
     ],
 )
 def test_incompatible_engine_is_refused(

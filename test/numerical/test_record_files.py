@@ -347,13 +347,13 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "count and step beside": (
         f"{N} 0.02\n" + column(),
         GIVEN,
-        (f"line 1: {N} 0.02 has a different number of values from the {N} lines below (1)",),
+        (f"line 1: {N} 0.02 has 2 values, but each line below has 1",),
     ),
     "count of a file that is cut off": ("200\n" + column(), GIVEN, ("line 1: 200 is", "Write 200.0 if")),
     "count above two columns": (
         f"{N}\n" + table(TIMES),
         GIVEN,
-        (f"line 1: {N} has a different number of values from the {N} lines below (2)",),
+        (f"line 1: {N} has 1 value, but each line below has 2",),
     ),
     "count and step above two columns": (
         f"{N} 0.02\n" + table(TIMES),
@@ -384,7 +384,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "count above rows of eight": (
         f"{N} 0.02\n{rows(VALUES[:56])}",
         GIVEN,
-        ("line 1: 60 0.02 has a different number of values from the 7 lines below (8)",),
+        ("line 1: 60 0.02 has 2 values, but each line below has 8",),
     ),
     "three series": ("0.1 0.2 0.3\n-0.1 0.2 0.3\n" * 9, GIVEN, ("not 3", "3 series; keep one")),
     "time and three series": (

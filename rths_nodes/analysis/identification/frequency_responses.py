@@ -139,7 +139,7 @@ def frequency_response(
     response = both[:, :, :n]  # in the middle of the interval; the slopes are in the other columns
     rest = total.real - np.einsum("fij,fij->fi", both.conj(), xu).real
     freedom = sum(lines for *_, lines in spectra) - xu.shape[2] * len(xu)
-    noise = 0.5 * rest.clip(0.0).sum(axis=0) / max(1, freedom)  # variance of real and imaginary part
+    noise = 0.5 * rest.clip(0.0).sum(axis=0) / max(1, freedom)  # of each part, real and imaginary
     variance = noise[:, None] * np.einsum("fjj->fj", np.linalg.inv(uu))[:, None, :n].real
     coherence = []
     for uu, xu, power, _ in spectra:

@@ -129,8 +129,8 @@ def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_d
 def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
     """Return further delays (s), at least ``-shorter``, at which an eigenvalue of the open loop is -1.
 
-    In discrete time, the factor e^{-s delay} is only approximate, so each delay is corrected by following its
-    motion.
+    In discrete time, the factor e^{-s delay} is only approximate. Each delay is therefore corrected until the
+    motion at its frequency neither grows nor decays.
     """
     crossings = []
     for omega, value, slope in _zeros(_open(loop), lambda values: np.abs(values) - 1.0, grid):

@@ -309,7 +309,7 @@ class Way:
         units = [self._setup.forces(unit, nothing).copy() for unit in np.eye(len(forces))]
         if any(row.any() for row in units[self.n_axes :]):
             raise ConfigError(
-                "setup: uses the forces of force-controlled axes also at rest. The loops are therefore coupled, "
+                "setup: uses the forces of force-controlled axes even at rest. The loops are therefore coupled, "
                 "and the stability cannot be judged before the test"
             )
         return np.asarray(np.linalg.pinv(np.column_stack(units[: self.n_axes])) @ np.column_stack(poses) / SMALL)

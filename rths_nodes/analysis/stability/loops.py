@@ -330,7 +330,7 @@ class ContinuousLoop(WholeStructure):
 
     @property
     def highest(self) -> float:
-        """Angular frequency of the structure at the servo's Nyquist frequency, rad/s."""
+        """Nyquist frequency of the servo in the time of the structure, rad/s."""
         return float(self.time_ratio * np.pi / self.dt)
 
     @property

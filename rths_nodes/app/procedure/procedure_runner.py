@@ -89,11 +89,11 @@ class Step:
 
 @dataclass(eq=False)
 class Ladder:
-    """Rungs of ``scenario`` that are ``planned``, with their rehearsals.
+    """The ``planned`` rungs of ``scenario``, with their rehearsals.
 
-    ``level`` and the time ``ratio`` may be None until a rung needs them. ``code`` identifies the code that
-    computes the test, at the time when the ladder was built. ``abandoned`` returns True once the operator cancels
-    rehearsals. ``progress`` receives the sample and the number of samples.
+    ``level`` and the time ``ratio`` may be None until a rung needs them. ``code`` identifies the code of the test
+    when the ladder was built. ``abandoned`` returns True once the operator cancels rehearsals. ``progress``
+    receives the sample and the number of samples.
     """
 
     scenario: Scenario

@@ -100,7 +100,7 @@ class Law:
         of_states = any(matrix is not None for matrix in (self.A, self.B, self.C, self.D))
         if of_states == (self.denominator is not None) or (self.numerator is None) != (self.denominator is None):
             raise ConfigError(
-                f"{prefix}the law needs exactly one form, either A, B, C, D or numerator and denominator"
+                f"{prefix}the law needs one form only: either matrices (A, B, C, D), or numerator and denominator"
             )
         if self.denominator is None and (not complete or (self.A is None and self.D is None)):
             raise ConfigError(

@@ -132,7 +132,7 @@ class EnergyMonitor:
         energies = []
         for x, f, energy in zip(displacement.tolist(), external.tolist(), elastic.ravel().tolist(), strict=True):
             self._state, counted = step((), self._state, x, f)
-            if energy == energy:  # known only for a model whose messages are incomplete
+            if energy == energy:  # the Target contains the energy if it omits degrees of freedom
                 counted, self._state = energy, State(energy, *self._state[1:])
             energies.append(counted)
         return np.array(energies)

@@ -422,7 +422,7 @@ class Delay:
         return self.longest - total.peak(first, self._samples[0, self._count - self._beside : self._count])
 
     def total(self) -> Sums | None:
-        """Return the sums, which exclude the first and the last ``longest`` measurements; None if none remain."""
+        """Return the sums without the first and last L = ``longest`` measurements; None if no sample remains."""
         self._work_off()
         total, ready = self._sums, self._count - self._beside
         if ready < 0 or not total.samples + ready:

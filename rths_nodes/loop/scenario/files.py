@@ -119,7 +119,7 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 
 
 def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
-    """Return compensator settings by row name, which is also the default type.
+    """Return the settings of compensators by name. The name is the default of ``type``.
 
     Relative paths are relative to the folder of the file. Raises ConfigError if the file is invalid.
     """

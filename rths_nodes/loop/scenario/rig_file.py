@@ -272,7 +272,7 @@ def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
             raise unknown("axes", f"axis on the rig {rig}", name, data["axes"])
         entry = opened(data["axes"][name])
         copies[f"axes.{name}.rig_axis"] = RigAxis, entry.get("rig_axis"), axis.rig_axis
-        # the entry lacks the force limits of an axis that followed displacements
+        # limits of an axis controlled by displacement lack the force limits of the rig file
         stated = opened(entry.get("rig_axis")).get("limits") or entry["limits"]
         stated = stated if isinstance(stated, Limits) else from_data(Limits, stated, f"axes.{name}.limits")
         for key in NEVER_WIDER:

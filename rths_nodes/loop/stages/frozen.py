@@ -62,7 +62,7 @@ def least_travel(
 
 
 Travel = tuple[float, float]
-"""Travel of a command in one direction, and the change that its sensor has shown."""
+"""Travel of a command in one direction, and the resulting change of the measurement."""
 
 
 class OneWay:

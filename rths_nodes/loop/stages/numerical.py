@@ -89,7 +89,7 @@ class NumericalStage:
     """Computes Targets from the forces of the axes, with the parts of an ``assembly``.
 
     If ``controlled``, the parts include the controller of auxiliary inputs. Raises ConfigError if a part cannot be
-    built, or if the setup cannot reach the soft start.
+    built, or if the setup cannot reach the amplitude of the soft start.
 
     While an external integrator computes the next Target, ``pending`` is true and the host polls :meth:`answer`.
     """

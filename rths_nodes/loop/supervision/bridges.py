@@ -94,7 +94,8 @@ class BridgeParams:
     def validate(self, path: str) -> None:
         if self.pauses and self.overruns is not None:
             raise ConfigError(
-                f"{path}.overruns: must be omitted if {path}.when_late = 'pause', because a pause waits"
+                f"{path}.overruns: must be omitted if {path}.when_late = 'pause', because the rig then waits for "
+                "late data"
             )
 
     @property
@@ -152,7 +153,7 @@ class Fading:
         """
         self._difference = difference + self._left() if self.active else difference
         largest = float((np.abs(self._difference[0]) / self._fastest).max())
-        # compute no length from NaN; the limits trip on it
+        # NaN has no length; the limits trip the rig
         self._length = max(self._samples, math.ceil(largest)) if math.isfinite(largest) else self._samples
         self._index = 0
         self.active = self._length > 0
@@ -490,7 +491,7 @@ class Pause:
         while self.active:
             self._tick += 1
             ahead, behind = self._ahead(self._tick), self._samples
-            if ahead <= behind or self.coming is None:  # just before the last sample, which was taken early
+            if ahead <= behind or self.coming is None:  # this tick precedes the last sample
                 behind, one, other = behind - 1, self._rows(self._passed), self._rows(self.known)
             else:
                 one, other = self._rows(self.known), self._rows(self.coming)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, counted
 from rths_nodes.core.expressions import ACCELERATIONS, plain_unit
 from rths_nodes.core.samples import Array
 from rths_nodes.core.tables import UNIFORM_ROUNDED, even_step
@@ -277,8 +277,8 @@ def _width(rows: Rows, header: Header) -> int:
     widths = np.fromiter((len(cells) for _, cells in rows), np.uint32, len(rows))
     if len(rows) > 2 and width != widths[1] and not np.ptp(widths[1:-1]) and width <= 3:
         raise FormatError(
-            f"line {top}: {' '.join(rows[0][1])} has a different number of values from the {len(rows) - 1} lines "
-            f"below ({widths[1]}). If the line is the number of points or the step, remove the line, and set step "
+            f"line {top}: {' '.join(rows[0][1])} has {counted(width, 'value')}, but each line below has "
+            f"{widths[1]}. If the line contains the number of points or the step, remove the line, and set step "
             "and unit"
         )
     if width > 2:

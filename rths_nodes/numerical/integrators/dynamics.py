@@ -324,7 +324,7 @@ def refuse_large(name: str, structure: Structure, reason: str) -> None:
         )
 
 
-# Declared specimen of an integrator, and checks that integration with this specimen is stable
+# Declared specimen of an integrator, and stability checks of the integration with this specimen
 
 GROWTH = 1e-6
 """Largest accepted growth factor per step, minus 1. Rounding lets an undamped mode grow."""

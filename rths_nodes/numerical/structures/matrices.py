@@ -294,7 +294,7 @@ def _stored(matrix: Matrix, sparse: bool) -> Matrix:
 
 
 def _to_si(params: Matrices.Params, n: int) -> Matrix:
-    """Return the diagonal matrix D such that D A D is in SI units for a mass or stiffness A of the file."""
+    """Return the diagonal matrix D that converts a mass or stiffness matrix A of the file to SI units: D A D."""
     force, length = FORCES[params.force_unit], LENGTHS[params.length_unit]
     per_dof = np.where(_turned(params, n), 1.0, 1.0 / length)
     # entries are forces or moments per displacement or rotation; a moment is force times length

@@ -156,7 +156,7 @@ def fast_stop(bench: Bench) -> Rows:
     if (dash := bench.fast) is None:
         return [stops.untried_fast()]
     with bench.opened():
-        small = bench.ways(bench.way, bench.velocity)  # valid after the motion home
+        small = bench.ways(bench.way, bench.velocity)  # valid now that the rig is at home
     fast = dash.words(bench, "then the operator's stop command ends the motion")
     bench.operator.ask(f"every axis moves out and back: {small}; {fast}", moves=True)
 
@@ -300,7 +300,7 @@ def pressure(bench: Bench) -> Rows:
             return [detected(bench, "off", "the rig reports the loss of pressure, or does not follow its command")]
         rows = [detected(bench, "off", "reported, or seen", measured)]
         first, rest = bench.rows[0], bench.hold(REST_S)
-        # command of the measured position: the first command plus the travel since then
+        # command the measured position, i.e. the first command plus the travel since then
         bench.ramp(first.active + _mean(rest) - first.measured.displacement, bench.velocity)
         since = len(bench.rows)
         bench.hold(REST_S)

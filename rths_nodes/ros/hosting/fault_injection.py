@@ -4,7 +4,8 @@
 Faults of streams act in the inboxes of loop nodes; monitor and recorder receive the original messages. The faults
 ``kill``, ``freeze`` and ``disk_full`` at sample k act when the node receives Measurement k. In the actuator node
 they act before Measurement k is sent. In the host ``processes``, ``kill`` and ``freeze`` are signals (SIGKILL,
-SIGSTOP, SIGCONT). In the host ``composed``, a dead or frozen node does not work.
+SIGSTOP, SIGCONT). In the host ``composed``, a dead or frozen node remains in the process but
+processes no messages.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class IntegratorNode(RthsNode):
                 limit -= 1
                 busy = True
                 if target is not None:
-                    # the node rests from the Measurement on, so that the next step begins in time
+                    # the pause is counted from the Measurement, so that the next step begins on time
                     self._rests_until = self._began + self._resting
                     stamp = self._stamp + round(stage.substeps * self.scenario.dt * 1e9)
                     self._publish(target, stamp, self._began)

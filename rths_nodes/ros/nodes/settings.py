@@ -151,8 +151,8 @@ class NodeSettings:
         self._declaring = False
         self._sections: list[str] = []
         self.lockstep, self.clocked = True, False
-        """``lockstep`` is true if the node waits for other nodes. ``clocked`` is true if the pace is real time.
-        Both are true if the node follows the executive in real time."""
+        """``lockstep`` is true if the node waits for other nodes. ``clocked`` is true if the test runs in real
+        time. Both are true if the node follows the executive in real time."""
         self.scenario: Scenario
         self.hash = ""
         for name, option in self._options.items():

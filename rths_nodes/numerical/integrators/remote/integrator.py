@@ -211,7 +211,7 @@ def request(vector: bytes, columns: Indices) -> Request:
     if action != TRIAL:
         return Request(int(action))
     numbers = values[1 : 3 * n + 2].astype(float)
-    if not (np.abs(numbers) <= FARTHEST).all():  # also refuses nan
+    if not (np.abs(numbers) <= FARTHEST).all():  # also refuses NaN
         worst = numbers[np.argmin(np.abs(numbers) <= FARTHEST)]
         raise IntegratorError(
             f"the client sent the trial response {worst:g} in m and s, but must send numbers between "
