@@ -79,6 +79,7 @@ def measured(sample: int, **changes: Any) -> Any:
         ({"axes__bench__limits__displacement": 0.2}, ("displacement", "0.2 m", ">= 0.25 m")),
         ({"axes__bench__limits__displacement": 0.4}, ("displacement", "0.4 m", "< 0.3 m")),
         ({"axes__bench__limits__force": 1e6}, ("force", "1e+06 N", ">= 1.8e+06 N")),
+        ({"axes__bench__limits__velocity": 1.1}, ("velocity", "1.1 m/s", ">= 1.2 m/s")),
         ({"axes__bench__limits__persistence": 21}, ("persistence", "21 samples", "<= 20 samples", "500 Hz")),
         ({"axes__bench__limits__velocity_over": 1e-3}, ("velocity_over", "0.001 s", ">= 0.002 s")),
     ],
