@@ -397,12 +397,13 @@ class Calibration:
         self.seats = [self.home.index(index) for index in range(len(rows))]
         self.displacement, self.force, self.command, self.newtons = np.array([gains_of(row) for row in rows]).T
         self.channels = np.array([1.0 if channel is None else channel.gain for channel in auxiliary])
-        self.ends = (
-            np.array([row.displacement.range_si for row in rows]),
-            np.array([row.force.range_si for row in rows]),
-            np.array([np.inf if channel is None else channel.range_si for channel in auxiliary]),
+        ends = (
+            [row.displacement.range_si for row in rows],
+            [row.force.range_si for row in rows],
+            [np.inf if channel is None else channel.range_si for channel in auxiliary],
         )
-        """Ranges of displacement, force and channels, in SI units."""
+        self.ends = [np.array(values) / _ROUNDING for values in ends]
+        """Ranges of displacement, force and channels, in SI units, less the rounding error of a conversion."""
 
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
         """Convert a Measurement of the port to SI units and to the order of the test.

@@ -32,7 +32,7 @@ from rths_nodes.loop.supervision.limits import NONE, Row, acting, table
 from rths_nodes.loop.supervision.states import State
 
 LONGEST_S = 0.04
-"""Largest ``late``, ``silence`` and ``velocity_over``, s."""
+"""Largest ``late``, ``silence``, ``velocity_over`` and time of ``persistence``, s."""
 TOLD_HZ = 200.0
 """Default rate at which the test publishes state messages, Hz."""
 LEAST_TOLD = 6.0
@@ -159,7 +159,13 @@ class WatchSection:
                 f"{path}.silence = {self.silence:g} s: must be >= {2.0 / self.sensors.rate:g} s, the time of two "
                 f"samples at sensors.rate = {self.sensors.rate:g} Hz"
             )
+        most = LONGEST_S * self.sensors.rate
         for name, axis in self.axes.items():
+            if axis.limits.persistence > most:
+                raise ConfigError(
+                    f"{path}.axes.{name}.limits.persistence = {axis.limits.persistence} samples: must be <= "
+                    f"{most:g} samples, {LONGEST_S:g} s at sensors.rate = {self.sensors.rate:g} Hz"
+                )
             if axis.limits.velocity_over < 1.0 / self.sensors.rate:
                 raise ConfigError(
                     f"{path}.axes.{name}.limits.velocity_over = {axis.limits.velocity_over:g} s: must be >= "

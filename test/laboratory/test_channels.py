@@ -98,11 +98,11 @@ def test_calibration_is_inverted_exactly() -> None:
 
 @pytest.mark.parametrize(("channel", "value"), [(0, 10.0), (1, 10.0), (2, 10.0)])
 def test_channel_at_end_of_range_flags_sample(channel: int, value: float) -> None:
-    displacement, force, auxiliary = values = np.zeros((3, 2))
+    values = np.zeros((3, 2))
     values[channel, 1 if channel == 1 else 0] = value
-    calibration = Calibration(AXES, channels_of(NAMES, PRESSURE))
-    measured = calibration.measured(Measurement(1, displacement, force, np.zeros(2), auxiliary))
-    assert measured.flags == FLAG_SATURATED
+    ends = {"unit": "mm", "range": 110.0, "scale": 11.0}  # 10.0 * 11 * 0.001 < 0.11
+    calibration = Calibration(AXES | {"second": axis(0, displacement=ends)}, channels_of(NAMES, PRESSURE))
+    assert calibration.measured(Measurement(1, *values[:2], np.zeros(2), values[2])).flags == FLAG_SATURATED
 
 
 def test_unit_scale_preserves_bits() -> None:

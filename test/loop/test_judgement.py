@@ -49,7 +49,7 @@ OF_WHOLE_RIG = {
     "levels.bridged_share": {"maximum": 0.05},
     "levels.expressions": {"power": {"of": "force.bench * piston_velocity.bench", "unit": "kW", "maximum": 9.0}},
     "bridge": {"max_bridge": 0.005},
-    "monitor": {"energy_error_percent": 4.0},
+    "monitor": {"energy_error_percent": 4.0, "reference_energy": 20.0, "stuck_displacement": 0.002},
 }
 LEVEL = {"minimum": -1e5, "maximum": 1e5, "persistence": 2, "action": "hold"}
 DAMPED = {"mass": 5e5, "frequency": 0.77, "restoring_force": {"type": "linear", "stiffness": 11.7e6}}
@@ -111,6 +111,8 @@ ROWS: list[tuple[Any, ...]] = [
             "levels.expressions.power.of=force.story_1*command.story_1": "levels.expressions.power: must not",
             "bridge.max_bridge=0.03": "bridge.max_bridge = 0.03 s: must be <= 0.005 s, the value of its rig",
             "monitor.energy_error_percent=null": "monitor.energy_error_percent = left out: must be <= 4 %",
+            "monitor.reference_energy=1e9": "monitor.reference_energy = 1e+09 J: must be <= 20 J",
+            "monitor.stuck_displacement=null": "monitor.stuck_displacement = left out: must be <= 0.002 m",
         }.items()
     ),
     ("bridge_length_beyond_bridge", {"levels.bridge_length": {"maximum": 1e6}}, "= 1e+06 samples: must be <= 10"),

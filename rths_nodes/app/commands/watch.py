@@ -190,7 +190,8 @@ class WatchLoop:
             out.sendto(next(self._pulses), self._far)
         self._due = max(self._due + self._period, now)
         if self.pulses == 1:
-            self._tell("begins", "sensors and test agree: the pulse begins")
+            finding = "no test was received, and the rig rests" if self._state < 0 else "sensors and test agree"
+            self._tell("begins", f"{finding}: the pulse begins")
 
 
 @contextmanager

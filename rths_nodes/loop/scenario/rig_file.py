@@ -170,6 +170,7 @@ class RigFile(RigHead):
             mine, limits = axis.limits, self.axes[name].limits
             for key, value, least, unit, noun in (
                 ("displacement", mine.displacement, limits.stroke, "m", "stroke"),
+                ("velocity", mine.velocity, limits.velocity, "m/s", "limit"),
                 ("force", mine.force, limits.force, "N", "limit"),
             ):
                 if value < least:

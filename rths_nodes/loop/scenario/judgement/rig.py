@@ -314,7 +314,8 @@ def weaker_than_rig(scenario: Scenario, rig: RigFile | Scenario, levels: WholeLe
             if scenario.levels.quantities.get(name) != quantity:
                 yield Found(WEAKER, f"levels.quantities.{name}", "", "must be as on its rig")
     bounds: list[tuple[str, object, object, str]] = [("bridge", rig.bridge, scenario.bridge, "max_bridge")]
-    bounds += [("monitor", rig.monitor, scenario.monitor, key) for key in INDICES]
+    keys = (*INDICES, "reference_energy", "smallest_amplitude", "stuck_displacement")  # larger values are weaker
+    bounds += [("monitor", rig.monitor, scenario.monitor, key) for key in keys]
     for path, stated, now, key in bounds:
         most, value = (None if part is None else getattr(part, key) for part in (stated, now))
         if most is not None and (value is None or value > most):
