@@ -414,7 +414,7 @@ def start_if_wanted(node: RthsNode) -> None:
     if node.settings.value("autostart"):
         try:
             node.start()
-        except ConfigError:
+        except (ConfigError, KeyboardInterrupt):
             node.phase.to(Phase.GONE)
 
 
