@@ -4,23 +4,25 @@
 
 from __future__ import annotations
 
-import argparse
-import inspect
-import os
-import shutil
-import sys
-import textwrap
-from collections.abc import Sequence
-from importlib import import_module
-from typing import Any, NoReturn
-
-from rths_nodes.app.node import find_ros
-from rths_nodes.app.streams import unfailing_output
-from rths_nodes.core.errors import ComponentError, ConfigError, PortError, Stopped, printable, unknown
-from rths_nodes.core.version import __version__
 from rths_nodes.loop.interrupts import exit_at_once
-from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.ros.hosting.exit_guard import leave
+
+with exit_at_once(130):  # Ctrl-C during an import must not cause a traceback
+    import argparse
+    import inspect
+    import os
+    import shutil
+    import sys
+    import textwrap
+    from collections.abc import Sequence
+    from importlib import import_module
+    from typing import Any, NoReturn
+
+    from rths_nodes.app.node import find_ros
+    from rths_nodes.app.streams import unfailing_output
+    from rths_nodes.core.errors import ComponentError, ConfigError, PortError, Stopped, printable, unknown
+    from rths_nodes.core.version import __version__
+    from rths_nodes.loop.outcomes import ExitCode
+    from rths_nodes.ros.hosting.exit_guard import leave
 
 GROUPS = {
     "run tests": ("run", "test", "iterate", "commission", "page", "watch", "emulate"),
