@@ -91,8 +91,7 @@ class Arguments:
             more.setdefault("type", type(default))
         if default not in (None, "", []):
             text += f"; default: {default:g}" if isinstance(default, float) else f"; default: {default}"
-        if name.startswith("-"):
-            more.setdefault("action", _Stored)
+        more.setdefault(*(("action", _Stored) if name.startswith("-") else ("type", _filled)))
         argument = self._parser.add_argument(name, metavar=metavar or None, default=default, help=text, **more)
         if completer := completer or COMPLETERS.get(name):
             _offer(argument, completer)
@@ -178,6 +177,12 @@ class Arguments:
 
     def json(self) -> None:
         self.flags(json="print one JSON object")
+
+
+def _filled(text: str) -> str:
+    if not text:  # Path("") is the current folder
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text
 
 
 class _Stored(argparse._StoreAction):
