@@ -16,6 +16,7 @@ from rths_nodes.app.commands import terminal
 from rths_nodes.app.page.process import PORT
 from rths_nodes.app.studies import engine
 from rths_nodes.app.studies.engine import Where
+from rths_nodes.core.addresses import check_port
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.kernels import Function
@@ -231,6 +232,12 @@ def check_least(options: Options, **least: float) -> None:
         if not bound <= (value := getattr(options, name)) < math.inf:
             finite = "" if value < bound else " and finite"
             raise ConfigError(f"--{name.replace('_', '-')} = {value}: must be >= {bound:g}{finite}")
+
+
+def check_page_port(options: Options) -> None:
+    if not options.page:
+        refuse_idle(options, ("page_port",), "requires --page", {"page_port": PORT})
+    check_port(options.page_port, "--page-port")
 
 
 def refuse_idle(
