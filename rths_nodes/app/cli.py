@@ -4,23 +4,25 @@
 
 from __future__ import annotations
 
-import argparse
-import inspect
-import os
-import shutil
-import sys
-import textwrap
-from collections.abc import Sequence
-from importlib import import_module
-from typing import Any, NoReturn
-
-from rths_nodes.app.node import find_ros
-from rths_nodes.app.streams import unfailing_output
-from rths_nodes.core.errors import ComponentError, ConfigError, PortError, Stopped, printable, unknown
-from rths_nodes.core.version import __version__
 from rths_nodes.loop.interrupts import exit_at_once
-from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.ros.hosting.exit_guard import leave
+
+with exit_at_once(130):  # Ctrl-C during an import must not cause a traceback
+    import argparse
+    import inspect
+    import os
+    import shutil
+    import sys
+    import textwrap
+    from collections.abc import Sequence
+    from importlib import import_module
+    from typing import Any, NoReturn
+
+    from rths_nodes.app.node import find_ros
+    from rths_nodes.app.streams import unfailing_output
+    from rths_nodes.core.errors import ComponentError, ConfigError, PortError, Stopped, printable, unknown
+    from rths_nodes.core.version import __version__
+    from rths_nodes.loop.outcomes import ExitCode
+    from rths_nodes.ros.hosting.exit_guard import leave
 
 GROUPS = {
     "run tests": ("run", "test", "iterate", "commission", "page", "watch", "emulate"),
@@ -66,11 +68,13 @@ def _run(arguments: Sequence[str] | None) -> int:
         from rths_nodes.recording.records import RecordingError
 
         parser = _parser(() if ASKED in os.environ else typed[:1])
-    complete_line(parser)
     try:
+        complete_line(parser)
         _check_name(typed)
-        options = parser.parse_args(typed)
-        code: int = options.run(options) or ExitCode.FINISHED
+        options, excess = parser.parse_known_args(typed)
+        if excess:
+            options.error(f"unrecognized arguments: {' '.join(excess)}")
+        return int(options.run(options) or ExitCode.FINISHED)
     except ConfigError as error:
         return _complain(str(error), ExitCode.REFUSED)
     except Stopped as stop:
@@ -83,7 +87,6 @@ def _run(arguments: Sequence[str] | None) -> int:
         )
     except KeyboardInterrupt as left:
         return _complain(str(left) or "interrupted", ExitCode.HELD)
-    return code
 
 
 def _complain(message: str, code: int) -> int:
@@ -138,7 +141,7 @@ def _parser(names: Sequence[str] = ()) -> argparse.ArgumentParser:
         text, members, prefix = purpose(name), vars(_module(name)), name.replace("-", "_")
         sub = commands.add_parser(name, description=f"{text[:1].upper()}{text[1:]}.")
         members[f"{prefix}_arguments"](Arguments(sub))
-        sub.set_defaults(run=members[f"{prefix}_command"])
+        sub.set_defaults(run=members[f"{prefix}_command"], error=sub.error)
     return parser
 
 

@@ -6,18 +6,20 @@ The module imports little, because a rig of many processes must start quickly.
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NoReturn
-
-from rths_nodes.app.streams import show_log, unfailing_output
-from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import exit_at_once
-from rths_nodes.loop.outcomes import ExitCode, LastWords, report_to_launch
-from rths_nodes.ros import environment
-from rths_nodes.ros.hosting.exit_guard import leave
+
+with exit_at_once(130):  # Ctrl-C during an import must not cause a traceback
+    import os
+    import sys
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Any, NoReturn
+
+    from rths_nodes.app.streams import show_log, unfailing_output
+    from rths_nodes.core.errors import ConfigError
+    from rths_nodes.loop.outcomes import ExitCode, LastWords, report_to_launch
+    from rths_nodes.ros import environment
+    from rths_nodes.ros.hosting.exit_guard import leave
 
 
 def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:

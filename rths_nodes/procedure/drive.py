@@ -25,6 +25,7 @@ from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.protocols import Port, why_failed, why_opened
 from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement, by_force
 from rths_nodes.loop.indices.live_columns import MotionCurves
+from rths_nodes.loop.interrupts import raised_at_once
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, pacer_of
 from rths_nodes.loop.realtime import PRIORITY, quick_switches
 from rths_nodes.loop.scenario.rig_file import WarningOutput
@@ -222,9 +223,8 @@ class RigDrive:
         port.accept_any_start()
         if self.realtime:
             self.pace = self._own_pace
-            port.open(lambda: 0 if self.pace is None else self.pace())
-        else:
-            port.open(None)
+        with raised_at_once():
+            port.open((lambda: 0 if self.pace is None else self.pace()) if self.realtime else None)
         self._open = True
         try:
             port.begin()

@@ -214,7 +214,9 @@ class ArmedRung:
                 session.brake(reason)
             if tripped:
                 session.to(State.TRIPPED, reason)
-            elif session.state is not State.HELD:
+            elif session.state is State.HELD:  # the rung was stopped while it was held
+                session.reason = reason or session.reason
+            else:
                 session.to(State.HELD, reason or "the rung has ended")
 
     def _holds(self) -> list[str]:

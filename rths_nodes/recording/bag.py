@@ -612,16 +612,17 @@ def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
 
     A complete recording is not changed. Damaged parts are omitted and reported. With ``out``, the recording is
     created in that directory, and the original is not changed. Raises ConfigError if there is no recording, if the
-    recording is in use or was made by another recorder, or if ``out`` contains a recording. Raises RecordingError
-    if writing fails.
+    recording is in use or was made by another recorder, or if ``out`` contains a recording or the recording is
+    complete. Raises RecordingError if writing fails.
     """
     path = recording(directory)
     if out is not None:
         check_free(Path(out))
     try:
         if footer_of(path) is not None and (inventory := _undamaged(path)) is not None:
-            in_place = Path(directory).is_dir() and out is None
-            notes = _restored_metadata(path, inventory.bag_metadata) if in_place else ()
+            if out is not None:
+                raise ConfigError(f"{directory}: is complete; copy it instead of recovering it in {out}")
+            notes = _restored_metadata(path, inventory.bag_metadata) if Path(directory).is_dir() else ()
             return Recovered(inventory.messages, 0, True, Path(directory), notes)
         with path.open("rb") as stream:
             _check_own(path, stream)

@@ -319,11 +319,13 @@ def test_missing_rig_is_refused() -> None:
     port = free_port()
     with pytest.raises(ConfigError, match=naming("127.0.0.1", port, "0.2 s")):
         rths_nodes.run(NAME, [udp(port, connect_within=0.2), BRIEF])
+    threading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        rths_nodes.run(NAME, [udp(port, connect_within=60.0), BRIEF])
 
 
 def test_second_session_at_the_rig_is_refused(rig: Any) -> None:
-    _, overrides = rig()
-    first, second = (Assembly(files.load(NAME, overrides)).port for _ in range(2))
+    first, second = (Assembly(files.load(NAME, overrides)).port for overrides in [rig()[1]] * 2)
     first.open()
     with pytest.raises(ConfigError, match=naming("refused", "session")):
         second.open()
@@ -351,8 +353,7 @@ def test_emulate_refuses_invalid_options(refusal: RunCommand, words: list[str], 
 
 def test_emulate_refuses_a_port_in_use(refusal: RunCommand) -> None:
     with udp_socket() as taken:
-        port = taken.getsockname()[1]
-        reason = refusal("emulate", NAME, "--set", udp(port))
+        reason = refusal("emulate", NAME, "--set", udp(port := taken.getsockname()[1]))
     assert mentions(reason, f"port.port = {port}", "in use", "another number")
 
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -69,9 +69,8 @@ def test_orderly_stop_in_other_thread_reports_no_request() -> None:
         with orderly_stop() as requested:
             results.append(requested())
 
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(enter).result()
     assert results == [False]
 
 
@@ -92,8 +91,8 @@ NODE = "from rths_nodes.app.node import node_main; node_main('actuator', [])"
 
 @pytest.mark.parametrize(
     ("program", "module", "number"),
-    [(COMMAND, "numpy", "SIGINT"), (COMMAND, "yaml", "SIGTERM"), (NODE, "numpy", "SIGINT")],
-    ids=["command", "SIGTERM", "node"],
+    [(COMMAND, "numpy", "SIGINT"), (COMMAND, "yaml", "SIGTERM"), (COMMAND, "inspect", "SIGINT")]
+    + [(NODE, "numpy", "SIGINT"), (NODE, "rths_nodes.app.streams", "SIGINT")],
 )
 def test_interrupt_during_import_prints_one_line(program: str, module: str, number: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED.format(program=program, module=module, number=number)]

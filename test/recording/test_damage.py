@@ -239,14 +239,14 @@ def test_recording_in_progress_is_read(tmp_path: Path) -> None:
 def test_recovery_to_other_folder_keeps_journal(killed: Path, tmp_path: Path, rths: Any) -> None:
     before, target = contents(killed), tmp_path / "deep" / "complete"
     code, out, err = rths("recover", killed, "--out", target)
-    assert (code, err) == (0, "")
-    assert f"messages in {target}, 0 bytes lost" in out
+    assert (code, err, f"messages in {target}, 0 bytes lost" in out) == (0, "", True)
     assert contents(killed) == before
     assert (target / "complete_0.mcap").is_file()
     run = rths_nodes.read(target)
     assert run.notes == ()
     np.testing.assert_array_equal(run.force, rths_nodes.read(killed).force)
     assert rths("recover", killed, "--out", target)[0] == 2  # exists
+    assert mentions(rths("recover", target, "--out", tmp_path / "copy")[2], target, "is complete", "copy")
 
 
 FULL = """

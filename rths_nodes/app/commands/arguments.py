@@ -16,6 +16,7 @@ from rths_nodes.app.commands import terminal
 from rths_nodes.app.page.process import PORT
 from rths_nodes.app.studies import engine
 from rths_nodes.app.studies.engine import Where
+from rths_nodes.core.addresses import check_port
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.kernels import Function
@@ -91,8 +92,7 @@ class Arguments:
             more.setdefault("type", type(default))
         if default not in (None, "", []):
             text += f"; default: {default:g}" if isinstance(default, float) else f"; default: {default}"
-        if name.startswith("-"):
-            more.setdefault("action", _Stored)
+        more.setdefault(*(("action", _Stored) if name.startswith("-") else ("type", _filled)))
         argument = self._parser.add_argument(name, metavar=metavar or None, default=default, help=text, **more)
         if completer := completer or COMPLETERS.get(name):
             _offer(argument, completer)
@@ -180,6 +180,12 @@ class Arguments:
         self.flags(json="print one JSON object")
 
 
+def _filled(text: str) -> str:
+    if not text:  # Path("") is the current folder
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text
+
+
 class _Stored(argparse._StoreAction):
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         if values == "":  # e.g. an unset variable of the shell, which must not select the default
@@ -226,6 +232,12 @@ def check_least(options: Options, **least: float) -> None:
         if not bound <= (value := getattr(options, name)) < math.inf:
             finite = "" if value < bound else " and finite"
             raise ConfigError(f"--{name.replace('_', '-')} = {value}: must be >= {bound:g}{finite}")
+
+
+def check_page_port(options: Options) -> None:
+    if not options.page:
+        refuse_idle(options, ("page_port",), "requires --page", {"page_port": PORT})
+    check_port(options.page_port, "--page-port")
 
 
 def refuse_idle(

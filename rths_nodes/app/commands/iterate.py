@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -240,7 +241,7 @@ def iterate(
     engine. ``tell(row)`` is called after each run.
     """
     check(scenario)
-    work = Corrections(scenario, settings)
+    work, new = Corrections(scenario, settings), not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)  # a refused series leaves no folder
     (folder / SCENARIO).write_text(dump(scenario.data()), encoding="utf-8")
     runs, rows = settings.runs, work.rows
@@ -263,6 +264,8 @@ def iterate(
             )
         except ConfigError as error:  # the history exceeds a limit
             if number == 1:
+                if new:
+                    shutil.rmtree(folder)
                 raise
             verdict, reason = corrections.HELD, f"run {number}: {error}"
             break

@@ -111,6 +111,7 @@ def test_command(options: arguments.Options) -> int:
         raise ConfigError("--page: requires --socket")
     if options.arm_from_page and not options.page:
         raise ConfigError("--arm-from-page: requires --page")
+    arguments.check_page_port(options)
     if not options.socket:
         _check_motions(scenario, answers, options)
         if watched:

@@ -51,6 +51,7 @@ def run_arguments(add: arguments.Arguments) -> None:
 def run_command(options: arguments.Options) -> int:
     if options.reference and not options.report:
         raise ConfigError("--reference: requires --report FILE")
+    arguments.check_page_port(options)
     if options.report:
         terminal.check_writable(Path(options.report))
     loaded, chosen = arguments.scenario(options), arguments.chosen(options)

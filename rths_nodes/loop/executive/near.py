@@ -79,12 +79,12 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
 def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) -> None:
     """Check the ``result`` of ``near_connect``. A negative result is an error number of ``near_open``.
 
-    Raises ConfigError if no session was opened, or if the answer of the rig contradicts the terms of ``port``.
+    Raises ConfigError if no session was opened or the rig contradicts ``port``; KeyboardInterrupt after a stop.
     """
     if result < 0:
         raise unusable(params.local_port, os.strerror(-result))
     if result == INTERRUPTED:
-        raise ConfigError(f"{port.link.label}: cannot connect, because a stop was requested")
+        raise KeyboardInterrupt(f"{port.link.label}: cannot connect, because a stop was requested")
     if result == OTHER_VERSION:
         raise session.other_version(port, report.other_version)
     if result not in (OPENED, REFUSED):

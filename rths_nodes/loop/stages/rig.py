@@ -31,6 +31,7 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.ports.common import set_trigger
+from rths_nodes.loop.interrupts import raised_at_once
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, FORCE
@@ -391,7 +392,8 @@ def check_first(measured: Measurement, lost: str) -> None:
 
 def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:
     check_armed(port)
-    port.open(pacer)
+    with raised_at_once():  # the port may wait long for its rig
+        port.open(pacer)
 
 
 def check_layout(scenario: Scenario) -> None:

@@ -258,10 +258,6 @@ FLUSHED_S = 10.0
 
 def run_process(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
     """Run the node ``role``, or a rig of several nodes, with ROS ``arguments``. Exit with the resulting code."""
-    try:
-        peers = _peers(role, arguments)
-    except ConfigError as error:
-        leave(node_processes.refused(error))
     hosted: HostedNode | ComposedTest = ComposedTest() if role == names.RIG else HostedNode()
     asked: list[int] = []
 
@@ -271,6 +267,10 @@ def run_process(role: str, arguments: Sequence[str], open_writer: OpenWriter) ->
             node.shutdown.interrupt()
 
     handle_stop_signals(interrupt)
+    try:
+        peers = _peers(role, arguments)
+    except ConfigError as error:
+        leave(node_processes.refused(error))
     if parent := os.environ.get(node_processes.PARENT):
         end_with(int(parent), signal.SIGTERM)
     ros = ExitStack()
@@ -414,7 +414,7 @@ def start_if_wanted(node: RthsNode) -> None:
     if node.settings.value("autostart"):
         try:
             node.start()
-        except ConfigError:
+        except (ConfigError, KeyboardInterrupt):
             node.phase.to(Phase.GONE)
 
 

@@ -205,10 +205,11 @@ class RthsNode(FewRequests, LifecycleNode):
         raise TypeError(f"{type(self).__name__} must override build")
 
     def start(self) -> None:
-        """Configure and activate the node. Raises ConfigError with the reason if this is not possible."""
+        """Configure and activate the node. Raises ConfigError with the reason, or KeyboardInterrupt if held."""
         for transition in (self.trigger_configure, self.trigger_activate):
             if transition() != TransitionCallbackReturn.SUCCESS:
-                raise ConfigError(self.phase.problem)
+                held = self.phase.exit_code == ExitCode.HELD
+                raise (KeyboardInterrupt if held else ConfigError)(self.phase.problem)
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Configure the node. Report errors here, because rclpy hides exceptions."""
@@ -220,6 +221,8 @@ class RthsNode(FewRequests, LifecycleNode):
             self.phase.blame(ExitCode.REFUSED, str(error))
             if not self.settings.value("autostart"):  # otherwise the starting process reports the error
                 self.get_logger().error(self.phase.problem)
+        except KeyboardInterrupt:
+            self.phase.blame(ExitCode.HELD, "interrupted before the test began")
         except Exception as error:
             self.surprise(error)
         self.outside.close()

@@ -236,8 +236,7 @@ def test_page_command_refuses_taken_port_and_missing_aiohttp() -> None:
         error = refused(*RTHS, "page", "--port", str(port))
     assert mentions(error, "rths", "page", "127.0.0.1", port)
     assert f"user {pwd.getpwuid(os.getuid()).pw_name} listens" in error
-    assert "(process " in error
-    assert error.count("\n") == 1
+    assert ("(process " in error, error.count("\n")) == (True, 1)
     without = (
         "import sys; sys.modules['aiohttp'] = None; from rths_nodes.app.cli import main; sys.exit(main(['page']))"
     )
@@ -253,6 +252,8 @@ def test_page_command_refuses_taken_port_and_missing_aiohttp() -> None:
         (("watch", "bench_watched", "--namespace", "1x"), ("namespace", "'1x'")),
         (("page", "--address", "no.invalid"), ("no.invalid", "8085", "not known")),
         (("page", "--address", "192.0.2.1"), ("192.0.2.1:8085", "assign")),
+        (("run", "chen_ricles_2010", "--page-port", "1"), ("--page-port 1", "requires --page")),
+        (("run", "chen_ricles_2010", "--page", "--page-port=65536"), ("--page-port = 65536", "65535")),
     ],
 )
 def test_invalid_namespace_or_address_is_refused(
