@@ -92,7 +92,10 @@ class Arguments:
             more.setdefault("type", type(default))
         if default not in (None, "", []):
             text += f"; default: {default:g}" if isinstance(default, float) else f"; default: {default}"
-        more.setdefault(*(("action", _Stored) if name.startswith("-") else ("type", _filled)))
+        if name.startswith("-"):
+            more.setdefault("action", _Stored)
+        else:
+            more.setdefault("type", _filled)
         argument = self._parser.add_argument(name, metavar=metavar or None, default=default, help=text, **more)
         if completer := completer or COMPLETERS.get(name):
             _offer(argument, completer)
