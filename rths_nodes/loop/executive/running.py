@@ -139,8 +139,10 @@ class ExecutiveLoop:
         self.stops_at = b""
         """Name of the socket on which the program receives stop requests from other processes; may be empty."""
         self._breach = self._frozen = ""  # reasons: of a breach that the monitor detected, and to kill the program
-        port = self.scenario.port  # _wait: longest time that the program may wait for a tick or for the rig, s
-        self._wait = self.scenario.dt + parts.kind.remote * max(port.longest_wait, getattr(port, "silence", 0.0))
+        self._wait, port = self.scenario.dt, self.scenario.port
+        """Longest time for which the program may wait for a tick or for the rig, s."""
+        if isinstance(port, UdpPort.Params):
+            self._wait += max(port.longest_wait, port.silence)
         self._looked = self._heard = -math.inf  # times of the last look at the ring and of the last row, s
         self.late: list[float] = []
         self.taken: list[float] = []
