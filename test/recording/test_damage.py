@@ -313,7 +313,8 @@ def test_damaged_chunk_is_left_out_and_file_is_kept(long_recording: Path, rths: 
     assert "is damaged" in refusal(lambda: rths_nodes.read(long_recording))
     code, out, err = rths("recover", long_recording)
     assert code == 0
-    assert mentions(err, "is damaged", "long_0.mcap.damaged")
+    assert "is damaged" in err
+    assert mentions(err, "damaged", "long_0.mcap.damaged")
     assert (long_recording / "long_0.mcap.damaged").read_bytes() == content
     recovered = int(out.split()[2])
     assert 0.3 * count < recovered < count
