@@ -106,8 +106,7 @@ def hops_reason() -> str:
 
 
 def level_reason(force: float) -> object:
-    levels = {"levels": {"force": {"maximum": 1e3}}}
-    watch = LevelWatch({"a": from_data(Limits, LIMITS | levels)}, DT)
+    watch = LevelWatch({"a": from_data(Limits, LIMITS | {"levels": {"force": {"maximum": 1e3}}})}, DT)
     command = Command(1, np.zeros(1), np.zeros(1))
     return watch.judge(command, Measurement(1, np.zeros(1), np.array([force]), np.zeros(1)))[0]
 
@@ -289,13 +288,8 @@ PROMPTS: Rows = {
 }
 
 
-@pytest.mark.parametrize(("produce", "text"), TRIPS.values(), ids=TRIPS)
-def test_reason_of_trip_is_pinned(produce: Callable[[], object], text: object) -> None:
-    assert produce() == text
-
-
-@pytest.mark.parametrize(("produce", "text"), PROMPTS.values(), ids=PROMPTS)
-def test_prompt_of_motion_is_pinned(produce: Callable[[], object], text: object) -> None:
+@pytest.mark.parametrize(("produce", "text"), [*TRIPS.values(), *PROMPTS.values()], ids=[*TRIPS, *PROMPTS])
+def test_reasons_of_trips_and_prompts_of_motions_are_pinned(produce: Callable[[], object], text: object) -> None:
     assert produce() == text
 
 

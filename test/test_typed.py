@@ -30,10 +30,7 @@ FENCE = re.compile(r"^(?:<!-- ([^\n]*) -->\n)?```python\n(.*?)^```\n(?:\n((?:   
 """Mark, code, and the indented block after it, which is the printed output."""
 MADE_BY_READER = {"my_rig.yaml", "compensator.type=feedforward"}
 
-
-@cache
-def parser() -> argparse.ArgumentParser:
-    return cli._parser()
+parser = cache(cli._parser)
 
 
 def lines(*beginnings: str) -> Iterator[Any]:

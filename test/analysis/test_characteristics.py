@@ -84,8 +84,7 @@ def test_bilinear_spring_dissipates_energy_of_parallelogram() -> None:
 
 def test_actuator_gain_and_delay_relate_measurement_to_command() -> None:
     late = 0.013
-    command = 1.25 * AMPLITUDE * np.sin(OMEGA * (TIME + late))
-    test = cycles_of(MOTION, command)
+    test = cycles_of(MOTION, 1.25 * AMPLITUDE * np.sin(OMEGA * (TIME + late)))
     assert (test.gain, test.delay) == (pytest.approx(0.8, rel=1e-9), pytest.approx(late, rel=1e-9))
     assert (test.wanted, test.amplitude) == (pytest.approx(1.25 * AMPLITUDE), pytest.approx(AMPLITUDE, rel=1e-4))
 

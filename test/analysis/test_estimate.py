@@ -61,8 +61,7 @@ def test_start_up_of_sine_is_excluded(duration: float) -> None:
 
 
 def test_short_sine_includes_start_up_with_note() -> None:
-    run = rths_nodes.run("predefined_sine", ["duration=3.5", "compensator.type=none"])
-    result = estimate(run)["axis_1"]
+    result = estimate(rths_nodes.run("predefined_sine", ["duration=3.5", "compensator.type=none"]))["axis_1"]
     assert result.start == 0.0
     assert mentions(result.notes[-1], "sine", "short")
 

@@ -48,8 +48,7 @@ def loss(complete: Path) -> Path:
 
 
 def test_longest_stretch_is_selected() -> None:
-    usable = np.array([1, 1, 0, 1, 1, 1, 0, 0, 1], dtype=bool)
-    assert longest_stretch(usable).tolist() == [3, 4, 5]
+    assert longest_stretch(np.array([1, 1, 0, 1, 1, 1, 0, 0, 1], dtype=bool)).tolist() == [3, 4, 5]
     assert longest_stretch(np.zeros(3, dtype=bool)).tolist() == []
     assert longest_stretch(np.ones(3, dtype=bool)).tolist() == [0, 1, 2]
 
@@ -139,8 +138,7 @@ def test_iteration_refuses_incomplete_run(gap: Path) -> None:
 def test_overlay_does_not_interpolate_gap(complete: Path, gap: Path) -> None:
     """A line from sample 819 to 1229 differed by millimetres from an identical test."""
     complete_run, partial_run = (Aligned(name, Evaluation(rths_nodes.read(name))) for name in (complete, gap))
-    result = differences(complete_run, partial_run)["displacement of story_1"]
-    assert result.largest == 0.0
+    assert differences(complete_run, partial_run)["displacement of story_1"].largest == 0.0
 
 
 def test_lost_command_gives_no_target(complete: Path, tmp_path: Path) -> None:

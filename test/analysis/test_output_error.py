@@ -289,8 +289,7 @@ def noise_params(**data: float) -> Noise:
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_only_one_axis_is_commanded(axis: int) -> None:
-    test = driven(loaded(), axis, noise_params())
-    run = hosts.run(test).read()
+    run = hosts.run(driven(loaded(), axis, noise_params())).read()
     assert run.command.shape == (2001, 2)
     np.testing.assert_array_equal(run.command[:, 1 - axis], 0.0)
     moved = run.command[:, axis]

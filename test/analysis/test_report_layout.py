@@ -264,8 +264,7 @@ def test_parameters_are_shown_exactly(value: Any, shown: str) -> None:
 def test_every_sheet_has_name_and_date_of_run() -> None:
     information = {"run_id": 'r"1', "started": "2030-01-02T03:04:05+00:00"}
     information["outcome"] = "finished"
-    run = dataclasses.replace(short("chen_ricles_2010"), information=information)
-    page = render(run)
+    page = render(dataclasses.replace(short("chen_ricles_2010"), information=information))
     style = page[page.index("<style>") : page.index("</style>")]
     assert '@top-left{content:"SIMULATED: chen_ricles_2010: finished"}' in style
     assert '@top-right{content:"started 2030-01-02 03:04:05 UTC"}' in style
@@ -284,8 +283,7 @@ def test_without_samples_has_no_table_of_indices(samples: int) -> None:
     run = short("chen_ricles_2010")
     samples_of = {name: values[:samples] for name, values in run.arrays().items()}
     information = {"outcome": "failed", "reason": "no peers"}
-    never = dataclasses.replace(run, **samples_of, metrics={}, information=information)
-    page = render(never)
+    page = render(dataclasses.replace(run, **samples_of, metrics={}, information=information))
     assert mentions(page, "indices", "sample")
     assert '<table class="indices">' not in page
     assert "no peers" in page

@@ -63,8 +63,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 @cache
 def bench() -> Run:
     """A second of the frame on the simulated bench."""
-    loaded = files.load("chen_ricles_2010", ["duration=1"], rig="bench_simulated")
-    run = hosts.run(loaded).run
+    run = hosts.run(files.load("chen_ricles_2010", ["duration=1"], rig="bench_simulated")).run
     assert run is not None
     return run
 

@@ -223,8 +223,7 @@ def test_held_force_adds_half_step_of_delay() -> None:
     assert result.critical_delay is not None
     assert result.continuous_delay > 0.02 > result.critical_delay
     assert result.continuous_delay - result.critical_delay == pytest.approx(0.5 * test.step, rel=0.05)
-    extrapolated = override(test, ["integrator={type: exact, measured_force: extrapolated}"])
-    assert judge(extrapolated).stable
+    assert judge(override(test, ["integrator={type: exact, measured_force: extrapolated}"])).stable
 
 
 @pytest.mark.parametrize("late", [0, 3, 8])

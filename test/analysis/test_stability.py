@@ -311,8 +311,7 @@ def test_margins_state_searched_frequency_range() -> None:
 
 def test_transport_of_port_is_delay() -> None:
     scenario = one_story(0.03, "{type: none}", 0.02)
-    samples = ("axes.story.actuator.delay=0.015", "port.transport_samples=10")
-    split = judge(override(scenario, samples))
+    split = judge(override(scenario, ("axes.story.actuator.delay=0.015", "port.transport_samples=10")))
     assert split.delay == pytest.approx(DELAY)
     assert split.critical_delay == pytest.approx(judge(scenario).critical_delay, rel=1e-7)
 
@@ -395,14 +394,12 @@ def test_uncoupled_structures_are_judged_separately() -> None:
         min(part.critical_delay or math.inf for part in singles), rel=1e-9
     )
     for delay in (0.002, 0.02, 0.2):
-        counts = [growing_motions(loop, delay=delay) for loop in alone]
-        assert growing_motions(both, delay=delay) == sum(counts)
+        assert growing_motions(both, delay=delay) == sum(growing_motions(loop, delay=delay) for loop in alone)
 
 
 def test_brace_between_masses_has_exact_modes() -> None:
     """T = [-1, 1]: with a perfect rig the modes are those of M^-1 (K + T' k T)."""
-    axes_of = np.array([[-1.0, 1.0]])
-    loop = frame([late(0.0)], [spring_specimen(80.0)], axes_of)
+    loop = frame([late(0.0)], [spring_specimen(80.0)], np.array([[-1.0, 1.0]]))
     whole = np.diag([100.0, 700.0]) + 80.0 * np.array([[1.0, -1.0], [-1.0, 1.0]])
     omega = np.sqrt(np.linalg.eigvalsh(whole))
     result = judge_loop(loop)
@@ -444,8 +441,7 @@ def test_growth_without_oscillation_is_detected() -> None:
     """A column beyond its buckling load: one real root."""
     eye = np.eye(1)
     column = spring_specimen(5.0)
-    loop = looped(eye, 0.1 * eye, -9.0 * eye, [column], [late(0.0)], eye)
-    result = judge_loop(loop)
+    result = judge_loop(looped(eye, 0.1 * eye, -9.0 * eye, [column], [late(0.0)], eye))
     assert (result.stable, result.growing) == (False, 1)
     root = -0.05 + math.sqrt(0.05**2 + 4.0)
     assert result.motions == pytest.approx((root,))

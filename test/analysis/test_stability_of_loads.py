@@ -161,9 +161,7 @@ def test_integral_force_loop_margins_have_closed_form() -> None:
 
 def test_servo_valve_margins_have_closed_form() -> None:
     """An integral behind a first-order lag, in samples: arg L = -pi/2 - w (T + dt / 2) - arg of the spool."""
-    scenario = force_loop("controller")
-    loop = loop_of(judge(scenario))
-    delay, frequency = loop.further_delay
+    delay, frequency = loop_of(judge(force_loop("controller"))).further_delay
     omega, dt = HZ * frequency, 1.0 / 1024.0
     z, share = cmath.exp(1j * omega * dt), 1.0 - math.exp(-dt / 0.005)
     spool = share / (1.0 - (1.0 - share) / z)

@@ -43,8 +43,7 @@ def table(**columns: Any) -> StudyTable:
 
 def test_groups_are_formed_by_named_levels() -> None:
     assert {group: rows.tolist() for group, rows in table().groups.items()} == {"x": [0, 2], "y": [1, 3]}
-    both = table(gain=["low", "low", "high", "high"])
-    assert list(both.groups) == ["low, x", "low, y", "high, x", "high, y"]
+    assert list(table(gain=["low", "low", "high", "high"]).groups) == ["low, x", "low, y", "high, x", "high, y"]
     assert list(table(law=[1.0, 2.0, 1.0, 2.0]).groups) == [""]
 
 
@@ -53,8 +52,7 @@ def test_unfinished_run_counts_as_worst() -> None:
     values = [float(value) for value in range(1, 51)]
     outcomes = ["tripped"] * 7 + ["finished"] * 43
     columns = {"name": [*map(str, values)], "outcome": outcomes, "reason": [""] * 50, "J2": values}
-    study = StudyTable("mine", "", "scenario", columns, (), ("J2",))
-    (spread,) = study.spreads("J2")
+    (spread,) = StudyTable("mine", "", "scenario", columns, (), ("J2",)).spreads("J2")
     assert (spread.runs, spread.failed, spread.finished) == (50, 7, "43 of 50")
     assert spread.median == 32.5  # 29 without the trips
     assert spread.low == 10.0
@@ -62,16 +60,14 @@ def test_unfinished_run_counts_as_worst() -> None:
 
 
 def test_run_without_test_is_excluded_from_percentiles() -> None:
-    study = table(outcome=["finished", "refused", "finished", "lost"])
-    x, y = study.spreads("J1")
+    x, y = table(outcome=["finished", "refused", "finished", "lost"]).spreads("J1")
     assert (x.runs, x.failed, x.median, x.worst) == (2, 0, 2.5, 3.0)
     assert (y.runs, y.failed) == (0, 0)
     assert math.isnan(y.median)
 
 
 def test_levels_are_evaluated_within_groups() -> None:
-    study = table(law=["x"] * 4)
-    first, second = study.spreads("J1", "gain")
+    first, second = table(law=["x"] * 4).spreads("J1", "gain")
     assert (first.group, first.level, first.rows.tolist()) == ("x", "0.1", [0, 1])
     assert (second.group, second.level, second.rows.tolist()) == ("x", "0.2", [2, 3])
     assert (first.runs, first.median, first.worst) == (2, 2.0, 3.0)

@@ -346,8 +346,7 @@ def test_invalid_arguments_are_refused_before_any_run() -> None:
 
 
 def test_compensator_example_is_short_compiles_and_learns() -> None:
-    text = EXAMPLE.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 40
+    assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) <= 40
     assert "examples/own_compensator.py" in (EXAMPLE.parents[1] / "README.md").read_text(encoding="utf-8")
     cls = runpy.run_path(str(EXAMPLE), run_name="example")["Correlated"]
     learning, fixed = (

@@ -199,5 +199,4 @@ def test_start_imports_no_optional_libraries() -> None:
         "cli._parser()\n"
         "print([name for name in ('argcomplete', 'rich', 'matplotlib', 'jinja2', 'rclpy') if name in sys.modules])"
     )
-    command = [sys.executable, "-c", code]
-    assert subprocess.check_output(command, text=True, env=child_environment()) == "[]\n"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True, env=child_environment()) == "[]\n"

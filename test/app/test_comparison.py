@@ -33,8 +33,7 @@ INVERSE = "compensator.type=inverse compensator.alpha=25"
 
 
 def with_cases(**cases: Any) -> Scenario:
-    data = load(PAPER, SHORT).data()
-    return from_data(Scenario, data | {"cases": cases})
+    return from_data(Scenario, load(PAPER, SHORT).data() | {"cases": cases})
 
 
 @pytest.mark.parametrize(

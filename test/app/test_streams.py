@@ -109,11 +109,9 @@ CLOSED = (">&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full")
     ],
 )
 def test_run_finishes_without_a_reader_of_its_output(redirected: str, report: bool, tmp_path: Path) -> None:
-    words = [*RUN, *(["--report", "x.html"] if report else [])]
-    code, _, err = rths(words, tmp_path, redirected=redirected)
+    code, _, err = rths([*RUN, *(["--report", "x.html"] if report else [])], tmp_path, redirected=redirected)
     assert code == ExitCode.FINISHED
-    assert b"Traceback" not in err
-    assert b"Exception" not in err
+    assert not any(word in err for word in (b"Traceback", b"Exception"))
     if report:
         assert (tmp_path / "x.html").read_text(encoding="utf-8").rstrip().endswith("</html>")
 

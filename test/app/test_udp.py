@@ -170,8 +170,7 @@ def test_receiver_neither_limits_nor_stops_shipped_scenarios(rig: Any, name: str
 @pytest.mark.parametrize("port", ["udp", "simulator"])
 def test_trigger_is_high_during_the_test(rig: Any, port: str) -> None:
     """At all samples that a Command of the test drives; it is low in the safe stop."""
-    limit = "axes.story_1.limits.levels={displacement: {minimum: -2e-4, maximum: 2e-4}}"
-    sets = [BRIEF, limit]
+    sets = [BRIEF, "axes.story_1.limits.levels={displacement: {minimum: -2e-4, maximum: 2e-4}}"]
     if port == "udp":
         _, sets = rig(sets=sets, transport=1, trigger="true")
     else:
@@ -524,8 +523,7 @@ def test_rig_may_answer_from_another_port(rig: Any) -> None:
 def emulate(*words: str, sets: Sequence[str], inside: Sequence[str] = ()) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Start ``rths emulate`` and yield the process and its first report."""
     command = [*inside, *RTHS, "emulate", NAME, "--own-clock", "--json", *words, *settings(*sets)]
-    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment())
-    with killed(started) as process:
+    with killed(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment())) as process:
         yield process, json.loads(process.stdout.readline())
 
 
@@ -629,8 +627,7 @@ rths_nodes.run(sys.argv[1], sys.argv[2:], progress=progress)
 def test_killed_test_computer_leaves_the_rig_at_rest_in_stated_time(tmp_path: Path) -> None:
     sets = [*SLOW, "duration=20", "bridge.max_bridge=0.05", udp(free_port(), 8, silence=0.3)]
     with emulate(sets=sets) as (process, first_report):
-        command = [sys.executable, "-c", DIES, NAME, *sets]
-        died = subprocess.run(command, env=child_environment(), check=False)
+        died = subprocess.run([sys.executable, "-c", DIES, NAME, *sets], env=child_environment(), check=False)
         assert died.returncode == -signal.SIGKILL
         report = last_report(process)
     assert (report["in_order"], report["reason"]) == (False, datagrams.REASONS[1])

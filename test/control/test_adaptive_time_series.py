@@ -150,8 +150,7 @@ def test_changed_plant_is_identified_again() -> None:
     """Two windows later the first plant has no influence."""
     law = series(delay=0.0137)
     follow(law, SecondOrder(), rich(4.0))
-    slower = SecondOrder(frequency=14.0, damping_ratio=0.7)
-    _, coefficients = follow(law, slower, rich(6.0))
+    _, coefficients = follow(law, SecondOrder(frequency=14.0, damping_ratio=0.7), rich(6.0))
     w = 2.0 * math.pi * 14.0
     np.testing.assert_allclose(coefficients[-1], (1.0, 1.4 / w, 1.0 / w**2), rtol=5e-3)
 
@@ -226,8 +225,7 @@ def test_coefficients_stay_constant_after_motion() -> None:
     motion = rich(4.0) * np.clip(4.0 - DT * np.arange(1, 4 * 1024 + 1), 0.0, 1.0)
     target = np.concatenate((motion, np.zeros((3, 6 * 1024))), axis=1)
     _, coefficients = follow(series(), SecondOrder(), target, noise_rms=5e-6)
-    tail = coefficients[-4 * 1024 :]
-    assert np.ptp(tail, axis=0).tolist() == [0.0, 0.0, 0.0]
+    assert np.ptp(coefficients[-4 * 1024 :], axis=0).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_flagged_samples_pause_adaptation() -> None:
@@ -252,8 +250,7 @@ def test_axes_adapt_independently(decimation: int) -> None:
         measured = np.array([plant.step(float(u)) for plant, u in zip(plants, command, strict=True)])
     states = np.reshape(together.state(), (3, 3))
     for axis, plant in enumerate((SecondOrder(), PureDelay(9), SecondOrder(damping_ratio=0.5))):
-        alone = make("compensator", "adaptive_time_series", DT, 1, **data)
-        coefficients = follow(alone, plant, target)[1][-1]
+        coefficients = follow(make("compensator", "adaptive_time_series", DT, 1, **data), plant, target)[1][-1]
         np.testing.assert_allclose(states[axis], coefficients, rtol=1e-12 if axis % decimation == 0 else 0.02)
 
 
@@ -296,8 +293,7 @@ def test_fit_equals_least_squares_over_window() -> None:
 def test_sums_forget_rows_outside_window() -> None:
     """An earlier motion, a million times larger, leaves no rounding errors in the sums."""
     fit, window = Fit((0.0,) * 3, (1.0,) * 3, (1.0,) * 3, (1.0,) * 3, 1e-3, 1e-3), empty(20)
-    rng = np.random.default_rng(9)
-    rows = rng.normal(size=(75, 4)) * np.where(np.arange(75) < 25, 1e3, 1e-3)[:, None]
+    rows = np.random.default_rng(9).normal(size=(75, 4)) * np.where(np.arange(75) < 25, 1e3, 1e-3)[:, None]
     for row in rows.tolist():
         window = with_row(fit, without_oldest(fit, window), *row)
     x, y, z, u = rows[-20:].T

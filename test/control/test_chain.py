@@ -31,8 +31,7 @@ SINGLE = pytest.mark.parametrize("single", [INVERSE, POLYNOMIAL, ADAPTIVE], ids=
 
 def motions(count: int = 200, n_axes: int = 2) -> list[tuple[Motion, np.ndarray]]:
     """Targets with derivatives, and measurements."""
-    rng = np.random.default_rng(5)
-    x, m = 1e-3 * rng.normal(size=(2, count, n_axes)).cumsum(axis=1)
+    x, m = 1e-3 * np.random.default_rng(5).normal(size=(2, count, n_axes)).cumsum(axis=1)
     v = np.gradient(x, DT, axis=0)
     a = np.gradient(v, DT, axis=0)
     return [(Motion(x[k], v[k], a[k]), m[k]) for k in range(count)]
@@ -160,8 +159,7 @@ def test_nested_state_names_form_tree_in_recording() -> None:
     names = Assembly(files.load("predefined_sine", overrides)).names.state
     axis = names[0].split(".")[1]
     assert names[0] == f"axes.{axis}.first.first.alpha"
-    numbers = flatten(dict.fromkeys(names, 1.0), "compensator")
-    tree = unflatten(numbers, "compensator")
+    tree = unflatten(flatten(dict.fromkeys(names, 1.0), "compensator"), "compensator")
     assert set(tree["axes"][axis]["first"]) == {"first", "second"}
     assert tree["axes"][axis]["first"]["second"] == {"a0": 1.0, "a1": 1.0, "a2": 1.0}
 

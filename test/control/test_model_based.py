@@ -52,8 +52,7 @@ def target(time: float) -> Motion:
     """Three modes at once, with their derivatives, starting from rest."""
     phase = np.exp(1j * MODES * time)
     rise = 1.0 - np.exp(-((time / 0.3) ** 4))
-    motion = [(AMPLITUDES @ ((1j * MODES) ** order * phase).imag) for order in range(3)]
-    x, v, a = motion
+    x, v, a = (AMPLITUDES @ ((1j * MODES) ** order * phase).imag for order in range(3))
     h = 1e-5
     rate = (np.exp(-(((time - h) / 0.3) ** 4)) - np.exp(-(((time + h) / 0.3) ** 4))) / (2 * h)
     turn = (2 * np.exp(-((time / 0.3) ** 4)) - np.exp(-(((time - h) / 0.3) ** 4))) / h**2
@@ -79,14 +78,12 @@ def tracked(compensator: Any, rig: dict[str, Any], seconds: float = 1.5, late: i
 
 @pytest.mark.parametrize("rig", [EQUAL, UNEQUAL], ids=["equal", "unequal"])
 def test_coupled_feedforward_tracks_on_known_rig(rig: dict[str, Any]) -> None:
-    compensator = make("compensator", "model_based", DT, 3, known=rig)
-    assert tracked(compensator, rig).max() < 0.005
+    assert tracked(make("compensator", "model_based", DT, 3, known=rig), rig).max() < 0.005
 
 
 def test_printed_columns_fail_for_unequal_actuators(tmp_path: Path) -> None:
     """Eq. (2.8) as printed scales columns with (s - p_aj) / (k_aj k_sj)."""
-    model = coupled_model(**UNEQUAL)
-    right = feedforward(model)
+    right = feedforward(coupled_model(**UNEQUAL))
     column = right.transpose(0, 2, 1)  # symmetric specimen: scaling of columns is the transpose
     save(LoadingModel(("a", "b", "c"), column, None, 2000.0), tmp_path / "printed.yaml")
     printed = make("compensator", "model_based", DT, 3, model=str(tmp_path / "printed.yaml"))
@@ -307,8 +304,7 @@ def test_lqg_without_coupling_is_diagonal() -> None:
 def test_lqg_deviations_decay_with_loop_radius() -> None:
     plant, part = inverse_state_space(INVERSE), controller(INVERSE, lead=2 * DT)
     radius = loop_radius(plant, part, DT, 2)
-    rng = np.random.default_rng(1)
-    state, line = rng.standard_normal(9), [np.zeros(3)] * 3
+    state, line = np.random.default_rng(1).standard_normal(9), [np.zeros(3)] * 3
     feedback, norms, late = np.zeros(3), [], np.zeros(3)
     phi, before, now = transition(plant.system, plant.inputs, DT)
     matrix = feedback_matrix(part)

@@ -92,8 +92,7 @@ def test_feedforward_of_order_1_inverts_first_order_lag() -> None:
     compensator = make("compensator", "derivative_feedforward", DT, 2, delay=DELAY, order=1)
     z = np.exp(1j * w * 0.2)
     parts = [np.array([(f * z).real, (f * z).imag]) for f in (1.0, 1j * w, -(w**2))]
-    command = compensator.step(Motion(*parts), np.zeros(2))
-    late = complex(*command.tolist()) / (1.0 + 1j * w * DELAY)
+    late = complex(*compensator.step(Motion(*parts), np.zeros(2)).tolist()) / (1.0 + 1j * w * DELAY)
     assert late == pytest.approx(z, abs=1e-14)
 
 
@@ -319,8 +318,7 @@ def test_all_other_compensators_have_lead() -> None:
 def test_transport_is_added_only_to_models_without_it() -> None:
     """0.01 s of transport: a lead of zero reads nothing ahead."""
     changes = ["compensator.type=none", "port.transport_samples=10"]
-    scenario = files.load("chen_ricles_2010", changes)
-    compensator = Assembly(scenario).compensator
+    compensator = Assembly(files.load("chen_ricles_2010", changes)).compensator
     motion = Motion(np.ones(1), np.ones(1), np.ones(1))
     np.testing.assert_array_equal(compensator.step(motion, np.zeros(1)), [1.0])
     led = files.load("phillips_spencer_2012", ["port.transport_samples=10"])

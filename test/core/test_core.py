@@ -46,8 +46,7 @@ def test_public_name_refers_to_its_module(name: str) -> None:
 
 def test_submodules_hide_no_public_name() -> None:
     """An imported submodule becomes an attribute of the package, before any lazy name."""
-    modules = {path.stem for path in Path(core.__file__).parent.iterdir()}
-    assert not modules & set(core.__all__)
+    assert not {path.stem for path in Path(core.__file__).parent.iterdir()} & set(core.__all__)
 
 
 def test_unknown_attribute_is_refused() -> None:
@@ -197,8 +196,7 @@ def test_equal_inputs_are_computed_once() -> None:
 
 def test_samples_of_record_belong_to_caller() -> None:
     times = np.arange(0.0, 2.0, 0.001)
-    record = Record(Record.Params(record="elcentro_1940_ns"), 1)
-    first = record.sample(times)
+    first = Record(Record.Params(record="elcentro_1940_ns"), 1).sample(times)
     expected = first.tolist()
     first[:] = 0.0
     times_before, times[:] = times.copy(), 0.0

@@ -117,7 +117,6 @@ def test_parameter_has_description_unit_bound_and_default() -> None:
 
 def test_schema_is_printed_or_written(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "rig"]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert printed == json_schema(KINDS["rig_file"], "rths_nodes rig file")
+    assert json.loads(capsys.readouterr().out) == json_schema(KINDS["rig_file"], "rths_nodes rig file")
     assert main(["schema", "scenario", "--out", str(tmp_path / "scenario.schema.json")]) == 0
     assert json.loads((tmp_path / "scenario.schema.json").read_text())["required"][0] == "version"

@@ -86,8 +86,7 @@ def test_rig_status_is_restored() -> None:
 
 
 def test_energies_are_restored() -> None:
-    sent = Target(3, *np.ones((6, 3)), energies=np.array([4.0, 3.0, 2.0, 1.0]))
-    data = CODEC.pack_target(sent, STAMP)
+    data = CODEC.pack_target(Target(3, *np.ones((6, 3)), energies=np.array([4.0, 3.0, 2.0, 1.0])), STAMP)
     assert CODEC.unpack_target(data)[0].energies.tolist() == [4.0, 3.0, 2.0, 1.0]
     target = decode("Target", data)
     kinds = ("input", "kinetic", "strain", "damping")

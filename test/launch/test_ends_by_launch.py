@@ -140,6 +140,5 @@ def test_launch_with_bridging_driver_reports_invalid_test(launch: Any, driver: A
     assert run.end(90.0) == 1, run.output
     last = run.output.splitlines()[-1]
     assert mentions(last, ExitCode.NOT_VALID.ending, samples, "25 % bridged", "exit code 4"), run.output
-    read = rths_nodes.read(tmp_path / "run")
-    assert read.ending in last
+    assert rths_nodes.read(tmp_path / "run").ending in last
     assert mentions(run.output, f"rths: {samples // 4} samples bridged")

@@ -119,8 +119,7 @@ def test_stops_equal_those_of_one_node(stop: str, closed_by: str) -> None:
 @pytest.mark.parametrize("sample", [60, 120, 300])
 def test_requested_stop_equals_that_of_one_node(sample: int, closed_by: str) -> None:
     """While held, while the load rises, and under the load."""
-    run = compare(rig(weight(closed_by)), trip=sample)
-    assert run.outcome.reason == f"sample {sample}: requested"
+    assert compare(rig(weight(closed_by)), trip=sample).outcome.reason == f"sample {sample}: requested"
 
 
 @pytest.mark.parametrize("closed_by", CLOSED_BY)

@@ -157,8 +157,7 @@ def test_engines_attribute_nan_to_same_component(family: str, engine: str, regis
 
 def test_nan_target_is_not_attributed_to_compensator() -> None:
     """A faulty message between components of this package is reported by the limits."""
-    scenario = files.load("chen_ricles_2010", [SHORT])
-    outcome = FaultyLoop(Assembly(scenario), [parse("nan@0.3:target")]).run()
+    outcome = FaultyLoop(Assembly(files.load("chen_ricles_2010", [SHORT])), [parse("nan@0.3:target")]).run()
     assert outcome.state is State.TRIPPED
     assert not mentions(outcome.reason, "compensator.type")
     assert mentions(outcome.reason, "axes.story_1", "nan")

@@ -469,8 +469,7 @@ def test_breach_in_last_samples_is_reported(behind: int) -> None:
 
 def test_interrupt_after_end_has_no_effect() -> None:
     loop = Loop(Assembly(override(SINE, ["duration=0.1"])))
-    outcome = loop.run(interrupted=lambda: loop.rig.sample == loop.scenario.samples)
-    assert outcome.state is State.FINISHED
+    assert loop.run(interrupted=lambda: loop.rig.sample == loop.scenario.samples).state is State.FINISHED
 
 
 def test_bridge_count_reports_first_missing_message() -> None:
@@ -593,6 +592,5 @@ def test_invalid_overruns_are_refused(data, words):
 
 
 def test_unknown_key_is_refused_with_known_names(capsys):
-    sets = "--set=bridge.overruns={in_row: 1, in_window: 3, window: 1.0}"
-    assert main(["check", NAME, sets]) == 2
+    assert main(["check", NAME, "--set=bridge.overruns={in_row: 1, in_window: 3, window: 1.0}"]) == 2
     assert "in_a_row" in capsys.readouterr().err

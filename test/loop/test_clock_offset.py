@@ -25,8 +25,7 @@ def test_offset_is_exact_for_symmetric_delays() -> None:
 
 
 def test_bound_holds_for_asymmetric_delays() -> None:
-    rng = np.random.default_rng(1)
-    delays = rng.exponential(3e-4, (200, 2)) + 5e-5
+    delays = np.random.default_rng(1).exponential(3e-4, (200, 2)) + 5e-5
     clock = clock_numbers([exchange(*times) for times in delays.tolist()], [])
     assert abs(clock["offset_s"] - AHEAD) <= clock["bound_s"] + 1e-9
     assert clock["bound_s"] == pytest.approx(0.5 * delays.sum(axis=1).min())

@@ -109,8 +109,7 @@ def test_recording_round_trip(tmp_path: Path) -> None:
 
 
 def test_loop_over_kernels_gives_reason() -> None:
-    reason = parts_of(Assembly(frame(updating=section())))
-    assert mentions(reason, "updating", "copies", "updated", "outside")
+    assert mentions(parts_of(Assembly(frame(updating=section()))), "updating", "copies", "updated", "outside")
 
 
 def test_bad_samples_are_flagged_and_change_no_parameter() -> None:
@@ -311,8 +310,7 @@ def test_only_the_updated_story_changes() -> None:
 
 @cache
 def followed(mode: str) -> Run:
-    scenario = frame(SECONDS, RIGHT, updating=section(mode=mode))
-    return rths_nodes.run(scenario)
+    return rths_nodes.run(frame(SECONDS, RIGHT, updating=section(mode=mode)))
 
 
 def test_parameters_follow_by_5_percent_a_second() -> None:
@@ -394,8 +392,7 @@ def test_updated_frame_equals_frame_of_true_copies() -> None:
 
     assert (error(used) <= 0.03).all()
     assert Copies(used.scenario).learns.initial.tolist() == [104e6, 0.0084]
-    constant = rths_nodes.run(override(used.scenario, ["updating=null"]))
-    assert (error(constant) >= 0.15).all()
+    assert (error(rths_nodes.run(override(used.scenario, ["updating=null"]))) >= 0.15).all()
 
 
 def test_scenario_names_axis_of_updating() -> None:

@@ -53,8 +53,7 @@ def test_absorbed_energy_of_dashpot_is_exact() -> None:
 
 def test_watched_energies_equal_predicted_ones() -> None:
     """``quantities`` evaluates complete histories, the watch single samples."""
-    rng = np.random.default_rng(7)
-    x, f = rng.normal(0.0, 1.0, (2, 300, 2))
+    x, f = np.random.default_rng(7).normal(0.0, 1.0, (2, 300, 2))
     watch, energies = CorridorWatch(wide(300, 2), 1), []
     for sample in range(300):
         watch.step(sample, x[sample].tolist(), f[sample].tolist())

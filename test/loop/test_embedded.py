@@ -82,8 +82,7 @@ def test_control_errors_of_reference_set_up(
 
 @pytest.mark.parametrize("ramp", ["linear", "quadratic"])
 def test_true_alpha_compensates_perfectly(ramp: str) -> None:
-    overrides = ["duration=8", "compensator.alpha_es=29", f"ramp.type={ramp}"]
-    outcome, run = simulate("chen_ricles_2010", *overrides)
+    outcome, run = simulate("chen_ricles_2010", "duration=8", "compensator.alpha_es=29", f"ramp.type={ramp}")
     assert outcome.state is State.FINISHED
     assert np.abs(run.target).max() > 0.02
     assert outcome.metrics["axes"]["story_1"]["max_error_m"] < 1e-15

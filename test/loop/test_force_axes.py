@@ -242,8 +242,7 @@ def test_crushing_column_is_not_followed(closed_by: str) -> None:
         rig__crushed_force=100e3,
     )
     assert outcome.state is State.TRIPPED
-    assert "axes.load.force_control.largest_correction" in outcome.reason
-    assert mentions(outcome.reason, "does", "follow", "stiffness")
+    assert mentions(outcome.reason, "axes.load.force_control.largest_correction", "does", "follow", "stiffness")
     displacement = watch.displacement()
     assert displacement.max() < (LOAD / STIFFNESS) + 0.25e-3
     assert displacement[-1] == pytest.approx(displacement.max(), abs=1e-5), "held in place"
@@ -292,8 +291,7 @@ def test_faulty_load_cell_moves_axis_by_largest_correction(fault: str) -> None:
     outcome = loop.run([], progress)
     if fault == "drifts":
         assert outcome.state is State.TRIPPED
-        assert "largest_correction" in outcome.reason
-        assert mentions(outcome.reason, "does", "follow", "load", "cell")
+        assert mentions(outcome.reason, "largest_correction", "does", "follow", "load", "cell")
     else:  # a cell frozen at its target gives no correction: feed-forward alone keeps the load
         assert outcome.state is State.FINISHED
     assert np.abs(np.array(true) - LOAD).max() <= 0.03 * LOAD
@@ -348,8 +346,7 @@ def test_loop_receives_filtered_force(tmp_path: Path) -> None:
     run = rths_nodes.run(NAME, BRIEF, rig=rig(tmp_path, feedback_filter=LOW))
     np.testing.assert_array_equal(run.displacement, plain.displacement)  # prescribed, independent of the force
     np.testing.assert_array_equal(run.true_force, plain.true_force)
-    expected = filtered(plain.force[:, 0], Butterworth(2, 50.0, DT))
-    np.testing.assert_array_equal(run.force[:, 0], expected)
+    np.testing.assert_array_equal(run.force[:, 0], filtered(plain.force[:, 0], Butterworth(2, 50.0, DT)))
     assert mentions([row.title for row in limits_of(Evaluation(run)).rows], "force", "corrected")
     texts = [text for part in tables.set_up(Evaluation(run), None) for text in part.words]
     assert mentions(texts, "axis_1", "50 Hz", "2", "4.5 ms")

@@ -42,8 +42,7 @@ TESTS = {
 
 
 def run(name: str, overrides: Sequence[str], p: int, q: int, *faults: str) -> tuple[Run, Loop]:
-    scenario = files.load(name, [*overrides, f"hops.depth={p}", f"port.transport_samples={q}"])
-    assembly = Assembly(scenario)
+    assembly = Assembly(files.load(name, [*overrides, f"hops.depth={p}", f"port.transport_samples={q}"]))
     loop = FaultyLoop(assembly, [parse(fault) for fault in faults]) if faults else Loop(assembly)
     return collected(loop)[1], loop
 

@@ -150,8 +150,7 @@ def test_action_of_level(action: str, different: Any) -> None:
         assert row["highest"] == run.displacement.max()
         return
     assert run.outcome == {"hold": "held"}.get(action, "tripped")
-    reason = run.information["reason"]
-    assert reason.startswith(f"sample {first + 1}: {LEVELS}.displacement: ")
+    assert run.information["reason"].startswith(f"sample {first + 1}: {LEVELS}.displacement: ")
     velocity = np.diff(run.command[first + 1 :, 0])
     assert velocity[0] > 0.0
     assert velocity[-1] == 0.0

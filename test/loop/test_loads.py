@@ -129,8 +129,7 @@ def test_first_violated_limit_of_force_command_is_reported() -> None:
     assert "axes.load.limits.force: command = 700000 N" in reason(0.0, 7e5)
     assert "axes.load.limits.force_rate: command = nan N/s" in reason(0.0, 6e5, nan)
     assert mentions(reason(0.0, 6e5, 6e5), "axes.drift: command = nan:", "finite")
-    measured = Measurement(1, *np.zeros((3, 2)), control_mode=bytes(2))
-    assert check.measurement(measured, np.zeros(2)) == ""
+    assert check.measurement(Measurement(1, *np.zeros((3, 2)), control_mode=bytes(2)), np.zeros(2)) == ""
     assert mentions(reason(0.0, 7e5), "axes.load: the rig", "control mode")
     assert mentions(reason(0.0, -inf), "axes.load: command = -inf:", "finite")
 
@@ -448,8 +447,7 @@ def test_invalid_vertical_load_is_refused(change: str, words: tuple[str, ...]) -
 
 
 def test_rig_without_setup_cannot_be_scaled() -> None:
-    scenario = files.load("phillips_spencer_2012")
-    assert (scenario.rig.to_scale, files.load(NAME).rig.to_scale) == (False, True)
+    assert (files.load("phillips_spencer_2012").rig.to_scale, files.load(NAME).rig.to_scale) == (False, True)
 
 
 # Energy, round trip
@@ -461,8 +459,7 @@ def test_energy_error_excludes_work_of_load() -> None:
     The push P sin b does the same work along the measured path and the target path, so the energy error depends
     only on the measured force F, and the monitor computes it.
     """
-    late = [*BRIEF, *STRONG, "duration=4.0", "compensator={type: none}"]
-    run = rths_nodes.run(NAME, [*late, *NOISELESS])
+    run = rths_nodes.run(NAME, [*BRIEF, *STRONG, "duration=4.0", "compensator={type: none}", *NOISELESS])
     moved, push = run.displacement[:, 0], run.loads.force[:, 0]
     restoring = run.force[:, 0] + push * moved / np.hypot(ACTUATOR, moved)
     of_specimen = trapezoid(restoring, moved)

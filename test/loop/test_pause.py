@@ -379,8 +379,7 @@ def test_run_with_late_targets_pauses_and_finishes() -> None:
     loaded = files.load("chen_ricles_2010", overrides)
     plain, late = (Collector(loaded, Assembly(loaded).names) for _ in range(2))
     FaultyLoop(Assembly(loaded), []).run([plain])
-    loop = FaultyLoop(Assembly(loaded), [parse("delay@0.4:target,60,1,40")])
-    report = loop.run([late])
+    report = FaultyLoop(Assembly(loaded), [parse("delay@0.4:target,60,1,40")]).run([late])
     assert report.state is State.FINISHED, report.reason
     assert report.timing["pauses"] >= 5
     assert report.timing["slowed"] == np.count_nonzero(late.run().flags & FLAG_SLOWED) > 10

@@ -271,8 +271,7 @@ def follow(stage, position, flags=0):
 
 
 def test_command_0_does_not_move_axis():
-    stage = connected(loaded(), "story_2")
-    measured = stage.follow(Command(0, np.array([0.01]), np.array([0.01])))
+    measured = connected(loaded(), "story_2").follow(Command(0, np.array([0.01]), np.array([0.01])))
     assert (measured.sample, measured.command.tolist()) == (0, [0.0])
 
 

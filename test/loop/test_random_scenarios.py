@@ -154,8 +154,7 @@ def _widened(data: Data, rng: np.random.Generator) -> Data:
 def _changed(rng: np.random.Generator, data: Data) -> Data:
     for _ in range(CHANGES):
         changed = copy.deepcopy(data)
-        scenario = files.from_data(data, "random")
-        fields = list(_fields(scenario))
+        fields = list(_fields(files.from_data(data, "random")))
         path, spec, value = fields[int(rng.integers(len(fields)))]
         *sections, name = path.split(".")
         section: Any = changed

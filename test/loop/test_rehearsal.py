@@ -142,16 +142,14 @@ def test_rehearsal_uses_simulator_without_faults() -> None:
 
 
 def test_rehearsal_of_udp_rig_runs_without_rig() -> None:
-    test = files.load(NAME, ["duration=0.2"], rig="bench_udp")
-    rehearsed = rehearsal.simulated(test)
+    rehearsed = rehearsal.simulated(files.load(NAME, ["duration=0.2"], rig="bench_udp"))
     assert type(rehearsed.port).type_name == "simulator"
     assert rths_nodes.run(rehearsed).outcome == "finished"
 
 
 def test_rehearsal_drops_levels_on_channels_of_rig() -> None:
     level = "axes.story_1.limits.levels={displacement_disagreement: {maximum: 1.0e-4, channel: second}}"
-    names = "port.auxiliary_names=['second [m]']"
-    test = files.load(NAME, [level, names], rig="bench_udp")
+    test = files.load(NAME, [level, "port.auxiliary_names=['second [m]']"], rig="bench_udp")
     assert rehearsal.simulated(test).axes["story_1"].limits.levels is None
 
 

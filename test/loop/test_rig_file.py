@@ -91,8 +91,7 @@ def test_example_of_page_is_converted_to_si(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", files.shipped(files.RIG))
 def test_shipped_rig_runs_scenario(name: str) -> None:
     slow = ["time_ratio=10"] if name == "bench_ros2_control" else []
-    loop = checked_loop(files.load(of_rig(name), slow, rig=name))
-    assert loop.rig.port.transport_samples == 1
+    assert checked_loop(files.load(of_rig(name), slow, rig=name)).rig.port.transport_samples == 1
 
 
 def test_scenario_data_include_rig_file(rig: Rig) -> None:

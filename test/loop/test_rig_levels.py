@@ -208,8 +208,7 @@ def test_failing_quantity_breaks_its_level(step: Any, why: str, monkeypatch: pyt
     )
     breach, action = levels.judge(command(1), sample(1))
     assert action == "hold"
-    assert mentions(breach, "levels.expressions.heat", "nan N*s", "<= 1 N*s", "levels.quantities.heat")
-    assert why in breach
+    assert mentions(breach, "levels.expressions.heat", "nan N*s", "<= 1 N*s", "levels.quantities.heat", why)
 
 
 def test_unit_of_other_package_does_not_scale_values(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,8 +267,7 @@ def test_expressions_of_rig_file_use_its_axis_names(tmp_path: Path) -> None:
     (tmp_path / "rig.yaml").write_text(dump(rig))
     loop = Loop(Assembly(files.load("chen_ricles_2010", ["duration=0.2"], rig=str(tmp_path / "rig.yaml"))))
     assert loop.run().state is State.FINISHED
-    numbers = loop.rig.levels.numbers()[WHOLE_RIG]["x"]
-    assert numbers == {"lowest": 0.0, "highest": 0.0, "samples": 0.0}
+    assert loop.rig.levels.numbers()[WHOLE_RIG]["x"] == {"lowest": 0.0, "highest": 0.0, "samples": 0.0}
 
 
 def test_level_of_damper_power_holds_test() -> None:
@@ -294,8 +292,7 @@ def test_report_has_unit_of_each_level() -> None:
         " stiffness: {of: force.story_1 / displacement.story_1, unit: kN/mm, warn_maximum: 1e9},"
         " share: {of: force.story_1 / force.story_1, unit: '1', warn_maximum: 2}}"
     )
-    run = rths_nodes.run("chen_ricles_2010", ["duration=0.3", f"levels.expressions={levels}"])
-    rows = level_rows(run)
+    rows = level_rows(rths_nodes.run("chen_ricles_2010", ["duration=0.3", f"levels.expressions={levels}"]))
     units = {name: rows[name].unit for name in ("power", "stiffness", "share")}
     assert units == {"power": "kW", "stiffness": "kN/mm", "share": "1"}
     assert rows["share"].values[2] == "1.00", "not 100 %"
@@ -343,8 +340,7 @@ def test_real_rig_holds_parameter_at_bound_by_default() -> None:
     assert actions(levels, [FLAG_AT_BOUND] * 502).index("hold") == 500  # half a second
     assert mentions(levels.told[0], "sample 1", "1", "levels.parameter_at_bound")
     data = {"parameter_at_bound": {"warn_maximum": 1e9, "action": "indicate"}}
-    off = watch_levels(data, simulated=False)
-    assert set(actions(off, [FLAG_AT_BOUND] * 600)) == {""}
+    assert set(actions(watch_levels(data, simulated=False), [FLAG_AT_BOUND] * 600)) == {""}
 
 
 def test_default_levels_depend_on_port(monkeypatch: pytest.MonkeyPatch) -> None:

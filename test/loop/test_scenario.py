@@ -416,9 +416,7 @@ WITH_CASES = {
 def test_case_changes_scenario() -> None:
     loaded = replace(PAPER, [(["cases"], WITH_CASES)])
     case = with_case(loaded, "slow")
-    assert case.name == "chen_ricles_2010.slow"
-    assert case.compensator.alpha_es == 45.0
-    assert case.duration == 2.0
+    assert (case.name, case.compensator.alpha_es, case.duration) == ("chen_ricles_2010.slow", 45.0, 2.0)
     assert not case.cases
     assert loaded.cases["slow"].published == {"max_error_mm": 1.61}
     assert from_text(dump(loaded.data()), "again") == loaded

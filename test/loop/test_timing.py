@@ -276,5 +276,4 @@ def test_timing_omits_missing_parts() -> None:
     assert (report["running_s"], report["missed"], report["bridged"]) == (0.5, 1, 2)
     assert report["loop"]["max_s"] == 2e-4
     assert "loop_histogram" in report
-    assert "lateness_histogram" not in report
-    assert "period" not in report
+    assert not {"lateness_histogram", "period"} & set(report)

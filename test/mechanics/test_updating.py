@@ -133,8 +133,7 @@ def test_recursive_least_squares_match_batch_solution(forgetting: float) -> None
     age = np.exp(-0.5 * PERIOD / forgetting * np.arange(200, -1, -1))
     weighted = np.vstack((age[0] * np.eye(3) / 0.3, age[1:, None] * rows / noise))
     right = np.concatenate((age[0] * np.ones(3) / 0.3, age[1:] * y / noise))
-    best = np.linalg.lstsq(weighted, right, rcond=None)[0]
-    np.testing.assert_allclose(belief.mean, best, rtol=1e-9)
+    np.testing.assert_allclose(belief.mean, np.linalg.lstsq(weighted, right, rcond=None)[0], rtol=1e-9)
     covariance = np.linalg.inv(weighted.T @ weighted)
     np.testing.assert_allclose(belief.root @ belief.root.T, covariance, rtol=1e-9, atol=1e-15)
 

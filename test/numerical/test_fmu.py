@@ -134,8 +134,7 @@ def test_missing_velocities_follow_from_parabola(tmp_path: Path) -> None:
 
 
 def test_ground_motion_inside_fmu(tmp_path: Path) -> None:
-    sine = "ground_motion={type: sine, amplitude: 2.0, frequency: 1.5}"
-    outside = run(tmp_path, as_fmu(frame(3)), [sine])
+    outside = run(tmp_path, as_fmu(frame(3)), ["ground_motion={type: sine, amplitude: 2.0, frequency: 1.5}"])
     inside = as_fmu(frame(3)).replace("ground: {acceleration: ground_acceleration}, ", "")
     inside = inside.replace("parameters: {", "parameters: {ground_amplitude: 2.0, ground_frequency: 1.5, ")
     result = run(tmp_path, inside, ["ground_motion={type: none}"])

@@ -84,8 +84,7 @@ def test_fault_in_a_step_stops_rig_with_reason(fault: str, version: int, tmp_pat
     statement, reason = FAULTS[fault]
     result = hosts.run(scenario(rogue(statement, version), tmp_path))
     assert (result.outcome, result.exit_code) == ("failed", 1)
-    assert reason.format(prefix=f"fmi{version}") in result.reason
-    assert AT in result.reason
+    assert mentions(result.reason, reason.format(prefix=f"fmi{version}"), AT)
     assert result.samples > 50, "the recording reaches the fault"
 
 

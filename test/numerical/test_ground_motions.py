@@ -208,8 +208,7 @@ def test_two_columns(write: Write, comma: str, header: str) -> None:
 
 
 def test_two_columns_starting_one_step_late_get_initial_zero(write: Write) -> None:
-    content = two_columns(np.arange(1, 11) * 0.02, ACCELERATIONS[::-1])
-    motion = make("record", file=write(content), unit="m/s^2")
+    motion = make("record", file=write(two_columns(np.arange(1, 11) * 0.02, ACCELERATIONS[::-1])), unit="m/s^2")
     np.testing.assert_array_equal(motion.values, [0.0, *ACCELERATIONS[::-1]])
 
 
@@ -623,8 +622,7 @@ def test_implausible_peak_is_refused_with_hint(write: Write) -> None:
     expect(message, "If the unit is g, the peak is 4.12 m/s^2")
     message = refusal("record", file=write("10\n-312\n0.3\n"), step=0.01, unit="g")
     expect(message, "= 3059.67 m/s^2", "If the unit is cm/s^2, the peak is 3.12 m/s^2")
-    message = refusal("record", file=write(at2([0.0, 500.0])))
-    expect(message, "ground_motion.file", "500 g = 4903.32 m/s^2")
+    expect(refusal("record", file=write(at2([0.0, 500.0]))), "ground_motion.file", "500 g = 4903.32 m/s^2")
     message = refusal("record", file=write("0\n0\n0\n"), step=0.01, unit="g")
     expect(message, "peak 0 g = 0 m/s^2")
     assert "If the unit" not in message

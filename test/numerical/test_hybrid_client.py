@@ -183,8 +183,7 @@ def test_split_fortran_program_matches_whole_program(tmp_path: Path) -> None:
     reference, split = np.loadtxt(folder / "whole.txt"), np.loadtxt(folder / "split.txt")
     assert reference.shape == split.shape == (300, 3)
     assert np.abs(split - reference).max() <= 1e-12 * np.abs(reference).max()
-    run = result.read()
-    np.testing.assert_allclose(run.dof_displacement[1:, 0], reference[:, 0], rtol=0.0, atol=1e-15)
+    np.testing.assert_allclose(result.read().dof_displacement[1:, 0], reference[:, 0], rtol=0.0, atol=1e-15)
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as program:
         overrides = [f"integrator.port={port}", "axes.story_1.limits.stroke=0.005"]
         assert hosts.run(folder / "frame.yaml", overrides).outcome == "tripped"

@@ -163,8 +163,7 @@ def test_recording_contains_history_file_and_repeats_test(tmp_path: Path) -> Non
     run = rths_nodes.run("predefined_sine", integrator=predefined(history=file), record=tmp_path / "a", **SHORT)
     shutil.move(tmp_path / "a", tmp_path / "elsewhere")
     Path(file).unlink()
-    recorded = rths_nodes.read(tmp_path / "elsewhere")
-    again = rths_nodes.run(recorded.scenario, record=tmp_path / "b")
+    again = rths_nodes.run(rths_nodes.read(tmp_path / "elsewhere").scenario, record=tmp_path / "b")
     assert (again.displacement == run.displacement).all()
     copies = [path.name for folder in ("elsewhere", "b") for path in (tmp_path / folder / "inputs").rglob("*.csv")]
     assert copies == ["motion.csv"] * 2

@@ -250,8 +250,7 @@ def test_strength_and_stiffness_degrade_with_energy() -> None:
     """The limit of z is (nu (beta + gamma))^(-1/q); the slope after a reversal is k / h."""
     data = PAPER | {"post_yield_ratio": 0.0, "beta": 0.5, "gamma": 0.5}
     force = make("restoring_force", "degrading_bouc_wen", 1, **data, **LOSSES)
-    r = follow(force, LOOPS)
-    energy = trapezoid(r, LOOPS) / (STIFFNESS * YIELD**2)
+    energy = trapezoid(follow(force, LOOPS), LOOPS) / (STIFFNESS * YIELD**2)
     assert force.state[2] == pytest.approx(energy, rel=1e-3)
     assert energy > 10.0
     nu, h = 1.0 + LOSSES["strength_degradation"] * energy, 1.0 + LOSSES["stiffness_degradation"] * energy

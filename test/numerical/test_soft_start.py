@@ -123,8 +123,7 @@ def test_compensator_receives_soft_start_flags() -> None:
 
 
 def test_all_axes_move_alike() -> None:
-    loaded = files.load("predefined_sine", ["duration=0.1", *SOFT])
-    data = loaded.data()
+    data = files.load("predefined_sine", ["duration=0.1", *SOFT]).data()
     data["axes"]["axis_2"] = data["axes"]["axis_1"]
     data["setup"] = {"type": "matrix", "matrix": [[1.0, 0.0], [-1.0, 1.0]]}
     stage = Loop(Assembly(files.from_text(yaml_text.dump(data), "two axes"))).substructure

@@ -52,8 +52,7 @@ def test_knet_contradicting_its_header_is_refused(tmp_path: Path) -> None:
     needs_obspy()
     assert mentions(refusal(tmp_path, knet(points=200)), "300", "200")
     assert mentions(refusal(tmp_path, knet(peak=300.0)), "3 m/s^2", "0.9241 m/s^2")
-    broken = knet().replace(SCALE.encode(), b"no scale")
-    assert mentions(refusal(tmp_path, broken), "NET", "KiK-net")
+    assert mentions(refusal(tmp_path, knet().replace(SCALE.encode(), b"no scale")), "NET", "KiK-net")
 
 
 @pytest.mark.parametrize("kind", ["SAC", "MSEED"])
@@ -104,6 +103,5 @@ def test_pickles_are_not_loaded(tmp_path: Path) -> None:
         def __reduce__(self) -> tuple[Any, tuple[str]]:
             return Path.touch, (Path(tmp_path / "hatched"),)  # type: ignore[return-value]
 
-    content = pickle.dumps({"obspy.core.stream": Canary()})
-    assert "zero bytes" in refusal(tmp_path, content, step=0.01, unit="g")
+    assert "zero bytes" in refusal(tmp_path, pickle.dumps({"obspy.core.stream": Canary()}), step=0.01, unit="g")
     assert not (tmp_path / "hatched").exists()

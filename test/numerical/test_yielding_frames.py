@@ -123,8 +123,7 @@ def test_p_delta_lengthens_period_of_single_mass() -> None:
     gravity = {"gravity_loads": [theta * stiffness * height], "story_heights": [height]}
     leaning = make("structure", "shear_frame", **data, **gravity)
     period = 2.0 * math.pi * math.sqrt(mass / stiffness) / math.sqrt(1.0 - theta)
-    load = np.full((201, 1), 1e3)
-    history = response("exact", leaning, load, dt=period / 40.0)[:, 0]
+    history = response("exact", leaning, np.full((201, 1), 1e3), dt=period / 40.0)[:, 0]
     static = 1e3 / (stiffness * (1.0 - theta))
     np.testing.assert_allclose(history, static * (1.0 - np.cos(2.0 * math.pi * np.arange(201) / 40.0)), atol=1e-9)
 
@@ -137,8 +136,7 @@ def test_yielded_column_collapses_hyperbolically() -> None:
     gravity = {"gravity_loads": [load], "story_heights": [height]}
     leaning = make("structure", "shear_frame", **data, **gravity, restoring_forces=law)
     push, dt = 1.2e4, 1e-3
-    solver = make("integrator", "runge_kutta", leaning, np.full((2001, 1), push), dt)
-    history = ride(solver, 2000)[:, 0]
+    history = ride(make("integrator", "runge_kutta", leaning, np.full((2001, 1), push), dt), 2000)[:, 0]
     elastic, bend = stiffness - load / height, yields / stiffness
     omega, rate = math.sqrt(elastic / mass), math.sqrt(load / height / mass)
     yielded = math.acos(1.0 - bend * elastic / push) / omega
@@ -250,8 +248,7 @@ def test_one_story_frame_equals_single_mass(name: str) -> None:
     data = {"masses": [mass], "stiffnesses": [stiffness], "damping": damping}
     story = make("structure", "shear_frame", **data, restoring_forces={"story_1": law})
     assert single.elastic_energy == story.elastic_energy > 0.0
-    histories = [response(name, structure, shaken(single)) for structure in (single, story)]
-    np.testing.assert_array_equal(*histories)
+    np.testing.assert_array_equal(*(response(name, structure, shaken(single)) for structure in (single, story)))
 
 
 def test_trial_force_preserves_story_state() -> None:
@@ -259,8 +256,7 @@ def test_trial_force_preserves_story_state() -> None:
         structure = frame(restoring_forces=laws(name))
         out, back = np.array([0.01, 0.02, 0.03]), np.array([0.0, 0.001, 0.0])
         twin = copy.deepcopy(structure.restoring_force)
-        trials = [trial_force(structure, out) for _ in range(2)]
-        np.testing.assert_array_equal(*trials)
+        np.testing.assert_array_equal(*(trial_force(structure, out) for _ in range(2)))
         np.testing.assert_array_equal(structure.restoring_force.force(back), twin.force(back))
 
 

@@ -520,5 +520,4 @@ def test_full_disk_is_reported_and_messages_are_recovered(tmp_path):
     result = recover(tmp_path / "run")
     assert 0 < index - 7 <= result.messages <= index + 1
     assert result.lost_bytes < 31 + 180
-    stamps = [stamp for _, _, stamp in read(tmp_path / "run").messages()]
-    assert stamps == list(range(result.messages))
+    assert [stamp for _, _, stamp in read(tmp_path / "run").messages()] == list(range(result.messages))

@@ -267,8 +267,7 @@ def test_recovery_on_full_disk_keeps_journal_and_names_option(killed: Path, tmp_
         process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert process.returncode == 1
         (line,) = process.stderr.splitlines()
-        assert mentions(line, "indexed")
-        assert mentions(line, killed, "--out", "DIR")
+        assert mentions(line, "indexed", killed, "--out", "DIR")
         assert contents(killed) == before
     assert not (tmp_path / "full").exists()
     assert rths("recover", killed, "--out", tmp_path / "room")[0] == 0
@@ -328,8 +327,7 @@ def test_damaged_chunk_is_left_out_and_file_is_kept(long_recording: Path, rths: 
 @pytest.mark.parametrize("outcome", ["finished", "tripped"])
 def test_samples_lost_from_the_end_are_reported(outcome: str, originals: dict[str, Path], tmp_path: Path) -> None:
     streams = ("measurement", "command", "true_state", "compensator_state")
-    directory = without(originals["finished"], tmp_path / "short", streams, range(190, 211))
-    run = rths_nodes.read(directory)
+    run = rths_nodes.read(without(originals["finished"], tmp_path / "short", streams, range(190, 211)))
     run.information["outcome"] = outcome
     assert (len(run.time), run.scenario.samples) == (190, 210)
     assert run.incomplete == "21 of 211 samples are missing (190 to 210)"

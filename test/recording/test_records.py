@@ -170,8 +170,7 @@ def test_numpy_values_are_stored_as_plain_numbers(tmp_path: Path) -> None:
 def test_damaged_procedure_record_is_refused(
     change: tuple[str, str], parts: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path = procedure.write(record(), tmp_path)
-    assert_refused(lambda file: procedure.read(file.parent), path, change, parts)
+    assert_refused(lambda file: procedure.read(file.parent), procedure.write(record(), tmp_path), change, parts)
 
 
 def test_truncated_procedure_record_is_refused(tmp_path: Path) -> None:

@@ -100,8 +100,7 @@ def test_rig_stops_safely_in_time(fault, code, reason, run_patiently):
     limits = run.scenario.axes["story_1"].limits
     assert np.abs(sent[first:] - sent[first - 1]).max() <= excess_travel(limits, 0.010)
     assert np.count_nonzero(run.flags & FLAG_BRIDGED) <= LONGEST
-    reference = hosts.run(NAME, SHORT).read()
-    assert np.array_equal(run.displacement[:first], reference.displacement[:first])
+    assert np.array_equal(run.displacement[:first], hosts.run(NAME, SHORT).read().displacement[:first])
 
 
 @pytest.mark.parametrize(

@@ -347,8 +347,7 @@ def test_duplicate_node_is_refused_before_motion(role, tmp_path, monkeypatch, co
     result = composed_run(tmp_path / "run", disturb).result
     duplicates[0].destroy_node()
     assert (result.outcome, result.exit_code) == ("refused", 2)
-    assert mentions(result.reason, "2", f"/rths/{role}", "/rths/node_status")
-    assert mentions(result.reason, "namespace", "ROS_DOMAIN_ID")
+    assert mentions(result.reason, "2", f"/rths/{role}", "/rths/node_status", "namespace", "ROS_DOMAIN_ID")
 
 
 @pytest.mark.parametrize("topic", ["measurement", "command"])

@@ -326,8 +326,7 @@ def test_only_topics_between_nodes_cannot_be_remapped(role: str) -> None:
     of_axis = [f"{namespace}/{key}" for key in names.AXIS_TOPICS if role == names.AXIS]
     canonical = [name if name.startswith("/") else f"/rths/{name}" for name in topics] + of_axis
     remapped = [word for number, name in enumerate(canonical) for word in ("-r", f"{name}:=/lab/t_{number}")]
-    arguments = [*composed.in_namespace(namespace), *remapped]
-    with made(role, arguments) as node, pytest.raises(ConfigError) as refused:
+    with made(role, [*composed.in_namespace(namespace), *remapped]) as node, pytest.raises(ConfigError) as refused:
         endpoints.check_overrides(node, node.location, {})
     between_nodes = {f"/rths/{row.name}" for row in names.TOPICS.values() if row.publishers and row.subscribers}
     assert {problem.partition(": ")[0] for problem in refused.value.problems} == {*between_nodes, *of_axis}

@@ -167,8 +167,7 @@ def test_rig_started_by_launch_writes_report_and_exits_with_0(
 ) -> None:
     monkeypatch.setenv(outcomes.REPORT_FILE, str(tmp_path / "rig"))
     if exit_code == ExitCode.TRIPPED:
-        overrides = [SHORT, "axes.story_1.limits.stroke=1e-5"]
-        file = parameter_file(tmp_path, NAME, *overrides, peers=arguments)
+        file = parameter_file(tmp_path, NAME, SHORT, "axes.story_1.limits.stroke=1e-5", peers=arguments)
         arguments += ("--ros-args", "--params-file", file)
     code, output, errors = run(tmp_path, *arguments)
     report = outcomes.read_report(tmp_path / "rig")

@@ -72,15 +72,13 @@ def test_drift_axis_is_identified_under_its_load(tmp_path: Path) -> None:
 
 def test_compensators_of_drift_axis_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identification, "PERIODS", 2)
-    identified = scoreboard.identify(column(), tmp_path, terminal.progress)
-    assert identified.delay == pytest.approx(0.0131, abs=0.5e-3)
+    assert scoreboard.identify(column(), tmp_path, terminal.progress).delay == pytest.approx(0.0131, abs=0.5e-3)
 
 
 def test_column_is_characterised_under_its_load() -> None:
     """The load cell measures k - P / h - P / L."""
     scenario, cycles = column(), from_data(Cycles, {"amplitude": 5e-3, "frequency": 2.0, "cycles": 2})
-    run = hosts.run(cycled(scenario, 0, cycles)).read()
-    result = identify.evaluated(run, "drift", cycles)
+    result = identify.evaluated(hosts.run(cycled(scenario, 0, cycles)).read(), "drift", cycles)
     assert result.effective_stiffness == pytest.approx(1e6 - LOAD / 3.0 - LOAD / 2.0, rel=2e-3)
     assert result.damping == pytest.approx(10e3, rel=0.02)
 

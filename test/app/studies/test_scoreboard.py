@@ -291,8 +291,7 @@ def test_command_writes_tables_settings_and_page(tmp_path: Path, output: RunComm
     assert f"rths_nodes {__version__}; " in text
     indices = "J2 (%) | J1 (ms) | J3 (%) | max error (mm) | response x (%)"
     assert f"\n| place | compensator | block | {indices} | outcome |\n" in text
-    names = [line.split(" | ")[1] for line in text.splitlines()[4:7]]
-    assert names == ["inverse", "none", "predefined"]
+    assert [line.split(" | ")[1] for line in text.splitlines()[4:7]] == ["inverse", "none", "predefined"]
     assert set(parse((out / "settings.yaml").read_text(), "settings")) == {"none", "inverse"}
     # the written settings give the same scores without tuning
     data = json.loads(output(*command, "--settings", str(out / "settings.yaml"), "--json"))
@@ -341,8 +340,7 @@ def test_plants_are_scored_if_scenario_has_scatter(
 def test_invalid_arguments_are_refused(
     options: list[str], parts: tuple[str, ...], tmp_path: Path, refusal: RunCommand
 ) -> None:
-    command = [*SCOREBOARD, "--laws", "none", "--out", str(tmp_path)]
-    assert mentions(refusal(*command, *options), *parts)
+    assert mentions(refusal(*SCOREBOARD, "--laws", "none", "--out", str(tmp_path), *options), *parts)
     if "predefined" not in options:  # refused after the identification, which writes a model
         assert not any(tmp_path.iterdir())
 
