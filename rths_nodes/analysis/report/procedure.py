@@ -29,11 +29,8 @@ DIRECT = "This run was started directly, without a procedure."
 STOPPED = ("held", "tripped", "failed", "interrupted", "refused")
 _NUMBER = re.compile(r"[−<>\s\d.,–%±e/-]*")
 
-
-class Grid(NamedTuple):
-    heads: list[str]
-    rows: list[list[str]]
-    numeric: list[bool]
+Grid = Mapping[str, Sequence[object]]
+"""Table for a template: ``heads``, ``rows``, and whether each column is ``numeric``."""
 
 
 class Part(NamedTuple):
@@ -52,7 +49,7 @@ def grid(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> Grid | None:
         return None
     numeric = [n > 0 and all(map(_NUMBER.fullmatch, columns[n])) for n in kept]
     filled = [list(row) for row in zip(*(columns[n] for n in kept), strict=True)]
-    return Grid([heads[n] for n in kept], filled, numeric)
+    return {"heads": [heads[n] for n in kept], "rows": filled, "numeric": numeric}
 
 
 def listed(title: str, heads: Sequence[str], rows: Iterable[Iterable[str]], none: str = "None.") -> Part:
