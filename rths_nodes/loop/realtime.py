@@ -110,6 +110,7 @@ def _lock_memory(stack: ExitStack) -> str:
 
 
 def _keep_awake(stack: ExitStack) -> str:
+    """Keep idle processors awake, because waking a processor delays each message to another process."""
     try:
         file = os.open(IDLE_LATENCY, os.O_WRONLY)
         stack.callback(os.close, file)

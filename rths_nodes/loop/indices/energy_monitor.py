@@ -15,7 +15,7 @@ from rths_nodes.core.arithmetic import INF
 from rths_nodes.core.samples import FLAG_SOFT_START, NO_ENERGIES, Array, Target
 
 FEW = 4
-"""Largest number of Targets that are processed one by one."""
+"""Largest number of Targets that are processed one by one. For more Targets, arrays are faster."""
 
 
 class State(NamedTuple):
@@ -81,7 +81,8 @@ class EnergyMonitor:
     HSEM is the work of the measured force along the displacement error (measured minus target), divided by the
     input energy. Both are integrated by trapezoids. HSEM is positive if the actuator lags and adds energy. The
     running form adds ``reference`` (J), e.g. the strain energy at first yield, to the denominator, because the
-    input energy is near zero at first. Targets are queued until results are needed.
+    input energy is near zero at first. Targets are queued until results are needed, because
+    processing them together takes a tenth of the time.
     """
 
     def __init__(self, n_dof: int, reference: float) -> None:

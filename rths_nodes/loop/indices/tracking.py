@@ -9,8 +9,9 @@ measured force. A prime denotes the previous sample:
     Fig. 11           W, in J, increases by (f + f') / 2 ((m - m') - (c - c')), times the ratio of the energies of
                       structure and specimen
 
-Maxima and sums remain NaN after a NaN. A test computes the indices sample by sample in plain floats, so that
-results do not depend on arrival times or host. The analysis uses arrays.
+Maxima and sums remain NaN after a NaN. The largest values are stored as squares, because the root of a square is
+exactly the absolute value. A test computes the indices sample by sample in plain floats, so that results do not
+depend on arrival times or host. The analysis uses arrays.
 
 The delay follows from the cross-correlation, in chunks of ``CHUNK`` samples counted from the first sample. Values
 are relative to the first sample, because an offset reduces the precision. The cross-spectra of the chunks

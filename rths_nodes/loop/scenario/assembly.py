@@ -46,7 +46,7 @@ PER_REMEMBERED = 8
 """Memory for each sample that a component remembers, in units of 8 bytes."""
 NUMBER = 8
 FEW = 8
-"""Largest number of degrees of freedom whose external force is computed by columns."""
+"""Largest number of degrees of freedom whose external force is computed by columns, which is faster."""
 
 
 def check_memory(scenario: Scenario, n_dof: int) -> None:
