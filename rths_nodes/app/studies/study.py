@@ -178,7 +178,7 @@ class Design:
         if not reason:
             try:
                 plant = plant.on(scenario)
-                data = plant.of(scenario).data() | {"cases": {}}
+                data = plant.applied(scenario).data() | {"cases": {}}
                 resolved, contents = to_json(data), " ".join(map(self._hash, named_files(Scenario, data)))
             except ConfigError as error:
                 reason = "; ".join(error.problems)
@@ -301,20 +301,27 @@ class Plant:
 
     def on(self, scenario: Scenario) -> Plant:
         """Return this plant with values relative to ``scenario``, e.g. a case with other nominal values."""
+        if not self.scatter:
+            return self
         values = _values(scenario.data(), self.scatter, self.number, self.seed)
         return Plant(self.number, self.seed, values, self.scatter)
 
     def of(self, scenario: Scenario) -> Scenario:
-        """Return ``scenario`` with the values of this plant :meth:`on` it, without scatter.
+        """Return ``scenario`` with the values of this plant :meth:`on` it, as :meth:`applied`."""
+        with within(f"plant {self.number} of seed {self.seed}"):
+            drawn = self.on(scenario)
+        return drawn.applied(scenario)
+
+    def applied(self, scenario: Scenario) -> Scenario:
+        """Return ``scenario`` with ``values`` and without scatter.
 
         If the plant is drawn, the scenario's name contains its number. Raises ConfigError if drawn values are
         invalid.
         """
         with within(f"plant {self.number} of seed {self.seed}"):
-            values = self.on(scenario).values
-            pairs: list[tuple[list[str], object]] = [*pairs_of(values), (["scatter"], {})]
+            pairs: list[tuple[list[str], object]] = [*pairs_of(self.values), (["scatter"], {})]
             if self.number != NOMINAL:
-                drawn = {"plant": self.number, "seed": self.seed, "values": values}
+                drawn = {"plant": self.number, "seed": self.seed, "values": dict(self.values)}
                 pairs += [(["name"], f"{scenario.name}.plant_{self.number}"), (["recording", "drawn"], drawn)]
             return replace(scenario, pairs)
 
