@@ -28,7 +28,7 @@ from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from rths_nodes.core import yaml_text
-from rths_nodes.core.addresses import LARGEST_PORT
+from rths_nodes.core.addresses import LARGEST_PORT, check_port
 from rths_nodes.core.data import unflatten
 from rths_nodes.core.errors import ConfigError, quoted, unknown
 from rths_nodes.loop import faults as faulty
@@ -423,8 +423,9 @@ def _value(option: offered.Option, text: str) -> Any:
 
 def _check_page_port(text: str) -> None:
     """Raise ConfigError if no page can be served at port ``text``. Otherwise the test would have no page."""
-    if not text.isdecimal() or int(text) > LARGEST_PORT:
+    if not text.isdecimal():
         raise ConfigError(f"page_port = {text!r}: must be a whole number from 0 to {LARGEST_PORT}")
+    check_port(int(text), "page_port")
     try:
         socket.create_server(("127.0.0.1", int(text))).close()
     except OSError as error:
