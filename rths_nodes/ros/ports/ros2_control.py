@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -61,17 +61,23 @@ class JointSample:
     """Number of lost or unused samples directly before this sample."""
 
 
+@lru_cache(maxsize=8)  # all messages of a broadcaster have the same names
+def _indices(names: tuple[str, ...], wanted: tuple[str, ...]) -> Mapping[str, int]:
+    indices = {name: index for index, name in enumerate(names)}
+    if missing := [joint for joint in wanted if joint not in indices]:
+        raise Unfit(f"joint {', '.join(map(repr, missing))}: missing; known: {', '.join(names) or 'none'}")
+    if twice := [joint for joint in wanted if names.count(joint) > 1]:
+        raise Unfit(f"joint {', '.join(map(repr, twice))}: occurs more than once")
+    return indices
+
+
 def joint_sample(joints: Sequence[str], counter: str, message: JointState) -> JointSample:
     """Return the sample of a sensor_msgs/JointState. Raises Unfit for a missing joint or value.
 
     If ``counter`` is not empty, the position of this joint is the number of a command.
     """
-    wanted, names = [*joints, counter] if counter else joints, list(message.name)
-    indices = {name: index for index, name in enumerate(names)}
-    if missing := [joint for joint in wanted if joint not in indices]:
-        raise Unfit(f"joint {', '.join(map(repr, missing))}: missing; known: {', '.join(names) or 'none'}")
-    if len(indices) < len(names) and (twice := [joint for joint in wanted if names.count(joint) > 1]):
-        raise Unfit(f"joint {', '.join(map(repr, twice))}: occurs more than once")
+    names = tuple(message.name)
+    indices = _indices(names, (*joints, counter) if counter else tuple(joints))
 
     def values(noun: str) -> Array:
         column: Sequence[float] = getattr(message, noun)
