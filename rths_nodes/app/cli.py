@@ -45,7 +45,7 @@ MODULES = {
     "studies": ("compare", "study", "tune", "scoreboard"),
     "lookup": ("schema", "list", "params", "cite"),
 }
-"""Commands of each module that is not named after its command."""
+"""Commands by module, for the modules that are not named after a command."""
 MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
 REPLACED = {
     "characterise": "rths identify --for rig_file",

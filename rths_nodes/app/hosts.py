@@ -63,9 +63,9 @@ class RunResult:
     faults: tuple[str, ...] = ()
     engine: str = ""
     assembly: Assembly | None = field(default=None, repr=False)
-    """Second, unused assembly of the scenario after a run with kernels; None after any other run."""
+    """Second, unused assembly of the scenario after a run with kernels. None after any other run."""
     delays: list[Delay] = field(default_factory=list, repr=False)
-    """Delays of the measured displacements, by axis; only after a ``brief`` run with kernels, otherwise empty."""
+    """Delays of the measured displacements, by axis. Empty unless the run was ``brief`` and used kernels."""
 
     @property
     def ending(self) -> str:

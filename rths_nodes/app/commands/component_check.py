@@ -52,12 +52,12 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
 """Test for each family: the scenario, the section that receives the component, and further overrides."""
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
 INSIDE = 0.01
-"""Distance of a tried value from an exclusive bound, relative to the bound. If the bound is 0, the distance is
-relative to the value in effect."""
+"""Distance of a tried value from an exclusive bound, relative to the bound (to the value in effect if the bound
+is 0)."""
 
 
 class Drive(NamedTuple):
-    """Test of a family: ``build(params)`` returns a component, and ``step(component, sample)`` its outputs."""
+    """Test of a family: ``build(params)`` returns a component; ``step(component, sample)`` returns its outputs."""
 
     build: Callable[[AnyParams], Any]
     step: Function
@@ -65,7 +65,7 @@ class Drive(NamedTuple):
 
 
 def component_of(text: str) -> tuple[str, str] | None:
-    """Return family and name of the component ``text``, or None if ``text`` is not a component.
+    """Return the family and the name of the component ``text``, or None if ``text`` is not a component.
 
     ``text`` is ``FAMILY.NAME``, or the name of a component from another package. Raises ConfigError if NAME is
     unknown.

@@ -236,7 +236,7 @@ SLOWEST, FASTEST = 10.0, 100e3
 SPIKE = 20.0
 """Largest displacement step that is accepted as noise, as a multiple of the 99 % quantile of all steps."""
 FAR = 10.0
-"""Largest accepted value, as a multiple of its limit. The unit of a larger value must be wrong."""
+"""Largest accepted value, as a multiple of its limit. A larger value indicates a wrong unit."""
 
 
 @params
@@ -284,7 +284,7 @@ class Columns:
 class Elsewhere:
     """Test from another program, in SI units. Unknown values are NaN.
 
-    The histories ``moved`` (displacement), ``velocity`` and ``acceleration`` have the shape ``(n, n_dof)``; the
+    The histories ``moved`` (displacement), ``velocity`` and ``acceleration`` have the shape ``(n, n_dof)``. The
     other histories have the shape ``(n, n_axes)``.
     """
 

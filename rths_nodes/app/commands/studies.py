@@ -108,7 +108,7 @@ def compare(
 ) -> list[Result]:
     """Run all variants and return the results in the same order.
 
-    ``keep`` stores the histories; ``response`` adds errors relative to the response of the whole structure.
+    ``keep`` stores the histories. ``response`` adds errors relative to the response of the whole structure.
     """
     scenarios = [variant.scenario for variant in chosen]
     report = engine.summed(progress) if progress else None

@@ -98,8 +98,8 @@ class WatchLoop:
         assert rig.servo_rate is not None
         self.watch, self._rig, self._state = Watch(rig.watch, rig.servo_rate), rig, -1
         self._places: list[tuple[int, int | None, bool]] = []
-        """For each axis: index in a message, index of its load-cell channel, and whether it has force control. If
-        the second index is None, the force in the message is used."""
+        """For each axis: index in a message, index of the load-cell channel, and true for force control. The force
+        in the message is used if the second index is None."""
         self._sensors, self._received, self._tell = sensors, messages, tell
         pulse = rig.watch.pulse
         self._period, self._pulses = pulse.period, pulses(pulse.period)
@@ -115,7 +115,7 @@ class WatchLoop:
     def run(self, ended: Callable[[], bool]) -> str:
         """Send pulses until the watch judges that they must end, or until ``ended()`` is true.
 
-        Return the reason; an empty string after ``ended()``.
+        Return the reason, or an empty string if ``ended()`` was true.
         """
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             out.setblocking(False)

@@ -165,7 +165,7 @@ def known_host(header: str, served: str) -> bool:
 
 
 def admits(sent: dict[str, deque[float]], remote: str, now: float) -> bool:
-    """Return true if ``remote`` may send a request ``now`` (s); ``sent`` has the last requests by address."""
+    """Return true if ``remote`` may send a request ``now`` (s). ``sent`` has the times of requests by address."""
     times = sent.setdefault(remote, deque(maxlen=PER_SECOND))
     if len(times) == PER_SECOND and now - times[0] < 1.0:
         return False
@@ -179,7 +179,7 @@ def admits(sent: dict[str, deque[float]], remote: str, now: float) -> bool:
 BEGINNINGS = (b"POST /stop ", b"GET /stop ")
 LARGEST_HEAD = 8192
 KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
-"""Service of each kind of stop. The name ``emergency_stop`` is from version 0.9."""
+"""Service of each kind of stop. ``emergency_stop`` is the name of ``trip`` up to version 0.9."""
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})", re.IGNORECASE)
 
 Stop = Callable[[str, str], Awaitable[str]]
@@ -287,7 +287,7 @@ class Behind:
 
 
 async def serve_behind(application: web.Application, end: int, note: Callable[[dict[str, object]], None]) -> None:
-    """Serve connections from the socket ``end`` until the front ends; pass the front's reports to ``note``."""
+    """Serve connections from the socket ``end`` until the front ends. Pass the front's reports to ``note``."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     runner = quiet_runner(application)
     await runner.setup()
@@ -333,8 +333,8 @@ LONGEST = LARGEST_HEAD + LARGEST_BODY
 class Front:
     """Accepts connections to ``address``, answers stop requests, and passes all others unread to ``hand_on``.
 
-    ``stop`` stops the rig. ``reaches()`` returns true if a stop reaches a rig. If ``open_to_others`` is true, any
-    computer may stop the rig.
+    ``stop`` stops the rig. ``reaches()`` returns true if a stop reaches a rig. ``open_to_others`` permits every
+    computer to stop the rig.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ def _same(text: str, true: str) -> bool:
 class Operating:
     """Holds the access codes and the current operator, and performs acts through ``ask``. Thread-safe.
 
-    If ``arms`` is false, the page cannot arm a rung that moves the rig.
+    The page cannot arm a rung that moves the rig unless ``arms`` is true.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Operating:
         self._say(f"code to be typed at the page within {CODE_S:.0f} s: {code}")  # unlocked: a terminal can block
 
     def lead(self, code: str, name: str) -> str:
-        """Let the person ``name``, who typed the ``code``, lead the test; disarm the rig and return a token.
+        """Let the person ``name``, who typed the ``code``, lead the test. Disarm the rig and return a token.
 
         Raises ConfigError if the code or the name is invalid. The code is compared before any limit applies:
         wrong codes never delay a correct code.

@@ -121,7 +121,7 @@ TOKEN = "X-Rths-Operator"
 
 
 Since = Callable[[int], tuple[dict[str, object], int, list[tuple[int, int, bytes]]]]
-"""Function of a number that returns the situation, the next number, and the curves since the number."""
+"""Function that takes a number; it returns the situation, the next number, and the curves since that number."""
 
 
 class PageServer:
@@ -169,7 +169,7 @@ class PageServer:
 
     @web.middleware  # type: ignore[untyped-decorator]
     async def _limited(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Limit the rate of GET requests per address; accept POST requests only from the operator's browser."""
+        """Limit the rate of GET requests per address. Accept POST requests only from the operator's browser."""
         remote = request.remote or ""
         if request.method == "POST":
             if why := connections.why_not(request.headers, remote, self._address, open_to_others=False):

@@ -81,7 +81,7 @@ def typed(question: str, ended: Callable[[], str] = str) -> str:
 class Console:
     """Conducts a test with ``answers``, and asks the operator with ``ask(question)`` for missing answers.
 
-    Without ``ask``, the answers must be complete. Acts of other programs come over a socket (``served.py``).
+    The answers must be complete if ``ask`` is None. Acts of other programs come over a socket (``served.py``).
     """
 
     def __init__(self, answers: Answers, ask: Callable[[str], str] | None, say: Callable[[object], None]) -> None:
@@ -172,7 +172,7 @@ class Console:
             self.stopped, self._over = self.stopped or reason, True
 
     def attach(self, runner: ProcedureRunner, progress: Progress, leads: bool) -> None:
-        """Attach the test of ``runner``. If the operator ``leads``, a stop ends only the motion, not the test."""
+        """Attach the test of ``runner``. A stop ends only the motion, not the test, if the operator ``leads``."""
 
         def far(sample: int, samples: int) -> None:
             self._done = sample, samples
@@ -181,7 +181,7 @@ class Console:
         runner.changed, runner.ladder.progress = self._changed, far
 
     def run(self, walk: Callable[[], None] | None = None, close: Callable[[], None] = lambda: None) -> ExitCode:
-        """Conduct the test by ``walk()`` or, by default, by the acts typed at the terminal; then finish the test.
+        """Conduct the test by ``walk()`` (default: by the acts typed at the terminal), then finish the test.
 
         ``close`` is called at the end. A stalled terminal cannot delay this call.
         """
@@ -348,7 +348,7 @@ class Console:
         self.tell(f"held: type {CLEAR} to resume this motion, or s to stop")
 
     def _interrupt(self, act: str, reason: str = "") -> None:
-        """Stop or hold the rig. With a ``reason``, or if the answers file leads, a stop also ends the test."""
+        """Stop or hold the rig. A stop also ends the test if it has a ``reason`` or the answers file leads."""
         if act == "stop" and (reason or not self.leads):
             self.stopped = self.stopped or reason or INTERRUPTED
         self._attempt(act, reason=reason or f"the operator has asked to {act}")
@@ -401,7 +401,7 @@ def _climb(act: str, console: Console, rest: str) -> None:
 
 
 def counts(console: Console, rung: RungRecord) -> bool:
-    """Return true if the operator accepts an invalid rung. Otherwise a test with an answers file ends."""
+    """Return true if the operator accepts an invalid rung. If not, end the test if an answers file leads."""
     doubt = f"rung {rung.name}: {rung.ending}"
     accepted = console.attended and console.yes(f"{doubt}. Does this rung count nevertheless?")
     if accepted:

@@ -44,8 +44,8 @@ T = TypeVar("T")
 class Request:
     """Request for an act, with its ``arguments`` as text. An empty act only queries the situation.
 
-    ``by`` is the name of the operator. If ``stops``, ``state`` or ``test_id`` have changed since the last answer,
-    the act is refused. ``stop``, ``hold`` and ``note`` do not need these fields.
+    ``by`` is the name of the operator. The act is refused if ``stops``, ``state`` or ``test_id`` has changed since
+    the last answer. The acts ``stop``, ``hold`` and ``note`` do not need these fields.
     """
 
     act: str = ""

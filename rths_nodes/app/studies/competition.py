@@ -205,7 +205,7 @@ KEYS, VALUES = ("law", "block", "runs", "failures"), ("median", "high", "worst")
 def begun_entry(
     scenario: Scenario, conditions: Conditions, laws: Sequence[Candidate], folder: Path
 ) -> dict[str, object]:
-    """Return the entry without scores; ``folder`` contains the files named in settings.
+    """Return the entry without scores. ``folder`` contains the files that the settings name.
 
     Raises ConfigError if a file cannot be included.
     """

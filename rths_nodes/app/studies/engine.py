@@ -83,8 +83,8 @@ def summed(report: Report) -> Progress:
 class Where:
     """Selects where work runs: on a dask cluster, or in processes on this machine.
 
-    ``scheduler`` is the address of the cluster (``tcp://host:8786``). Without it, the work runs in ``processes``
-    on this machine, or in the current process if ``processes`` is 1.
+    ``scheduler`` is the address of the cluster (``tcp://host:8786``). If it is empty, the work runs in
+    ``processes`` on this machine, or in the current process if ``processes`` is 1.
     """
 
     processes: int = 1
@@ -118,7 +118,7 @@ def processors() -> int:
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
     """Return the expected duration of ``samples`` samples, s, or None if the duration is short or unknown.
 
-    No external part is started.
+    External parts are not started.
     """
     if samples < WORTH:
         return None

@@ -44,8 +44,8 @@ IDENTIFIED = ("actuator", "specimen")
 def reproduced(run: Run) -> tuple[int, int | None, float]:
     """Compare the Commands of ``run`` with Commands that are recomputed from its Measurements.
 
-    Return the number of compared Commands, the number of the first Command that differs in any bit, or None, and
-    the largest difference (m).
+    Return the number of compared Commands, the number of the first Command that differs in any bit (None if all
+    are equal), and the largest difference (m).
 
     Controllers of auxiliary inputs are omitted, because no Command of an axis depends on them. Raises ConfigError
     if the loop cannot be built here.

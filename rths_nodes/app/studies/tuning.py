@@ -37,14 +37,14 @@ SETTLED = 1e-3
 NEAR = 0.1
 """Initial step of the local search, relative to a parameter's range."""
 ROUNDED = 1e-4
-"""Largest rounding of a value, relative to its range; on a logarithmic scale, also relative to the value."""
+"""Largest rounding of a value, relative to its range and, on a logarithmic scale, also to the value."""
 
 
 @dataclass(frozen=True)
 class Parameter:
     """Parameter to tune: key, range and initial value.
 
-    If ``logarithmic`` is true, the search uses a logarithmic scale.
+    The search uses a logarithmic scale if ``logarithmic`` is true.
     """
 
     key: str
