@@ -77,7 +77,7 @@ class Names:
     observed: tuple[str, ...]
     """Degrees of freedom in a Target: first the interface, then further observed degrees of freedom."""
     model: tuple[str, ...]
-    """Degrees of freedom of the structure. Without a structure: axes and observed degrees of freedom."""
+    """Degrees of freedom of the structure or, without a structure, axes and observed degrees of freedom."""
     axes: tuple[str, ...]
     state: tuple[str, ...]
     """Internal quantities of the compensator. The names contain the axis, such as ``axes.story_1.alpha``."""

@@ -106,7 +106,7 @@ class OneWay:
         return min(self._lows), max(self._highs)
 
     def stuck(self, command: float, measured: float) -> Travel | None:
-        """Add a sample; return a travel that the sensor does not show, or None."""
+        """Add a sample. Return a travel that the sensor does not show, or None."""
         self._samples += 1
         self._sum += measured
         self._low, self._high = min(self._low, command), max(self._high, command)

@@ -122,7 +122,7 @@ class RigStage:
 
     @property
     def counts(self) -> Data:
-        """Numbers of slowed samples and pauses, and added time (s), of a rig that can pause; results of levels."""
+        """Slowed samples, pauses and added time (s) of a rig that can pause, and results of levels."""
         counts: Data = {}
         if self.pause.allowed or self.pause.count:
             counts = {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
@@ -149,7 +149,7 @@ class RigStage:
     def first(self, sample: int = 0, sent: list[float] | None = None) -> Measurement:
         """Start the test and return the first Measurement, which the port must provide without waiting.
 
-        To continue a test after ``sample``, pass the commands ``sent`` (m) of that sample.
+        Pass the commands ``sent`` (m) of ``sample`` to continue a test after that sample.
         """
         self.begin()
         measured = self.complete()
@@ -194,7 +194,7 @@ class RigStage:
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
         """Run the first half of a tick: send the command if it is permitted, otherwise a command of the safe stop.
 
-        Without a command the rig trips. If the command is only ``late``, the rig bridges the gap or pauses.
+        The rig trips without a command, but bridges the gap or pauses if the command is only ``late``.
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True
@@ -498,7 +498,7 @@ class AxisStage:
     def follow(self, command: Command) -> Measurement | None:
         """Return Measurement k for Command k, or None if the Command is repeated. Command 0 causes no motion.
 
-        If a Command is missing, the axis stops by itself. Its Measurements are then numbered by its own ticks.
+        The axis stops by itself if a Command is missing. Its Measurements are then numbered by its own ticks.
         """
         if command.sample < self._next:
             return None

@@ -106,7 +106,7 @@ class Monitor:
     """Computes all indices of a test and checks their limits.
 
     The monitor receives every Target, and every sample in order. ``breach`` contains the first sample at which a
-    limit was exceeded, and the reason; None without a breach. The indices begin after the soft start.
+    limit was exceeded, and the reason. It is None without a breach. The indices begin after the soft start.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class Monitor:
         return np.flatnonzero(~(np.abs(errors) <= self._within))
 
     def breaks(self, errors: Array, values: Array) -> bool:
-        """Return whether the running energy monitor exceeds its limit at one of n samples.
+        """Return true if the running energy monitor exceeds its limit at one of n samples.
 
         ``errors`` and the input energies ``values`` are ``(n,)`` J. Other limits can only be checked sample by
         sample (``in_order``).
@@ -327,8 +327,8 @@ class CorridorWatch:
     """Follows a test sample by sample, and detects when the test leaves its corridor.
 
     Each quantity of an axis is a limit row with bounds that change with the sample. ``left`` contains the first
-    sample at which a quantity had been outside its band for ``persistence`` samples, and a text; None if there was
-    none. ``energies`` are the absorbed energies, J.
+    sample at which a quantity had been outside its band for ``persistence`` samples, and a text. It is None before
+    such a sample. ``energies`` are the absorbed energies, J.
     """
 
     def __init__(self, corridor: Corridor, persistence: int) -> None:
