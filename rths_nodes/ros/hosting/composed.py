@@ -251,7 +251,7 @@ class ComposedTest:
 TOLD_S = 5.0
 """Time from the Summary of a hanging actuator node until its termination, s."""
 TURN_S = 30.0
-"""Time from the end of the test until a hanging node is terminated, s; enough for a slow disk."""
+"""Time from the end of the test until a hanging node is terminated, s. It suffices for a slow disk."""
 FLUSHED_S = 10.0
 """Timeout for a node to deliver its last messages, or to detect that its peers have left, s."""
 

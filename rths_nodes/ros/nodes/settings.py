@@ -189,7 +189,7 @@ class NodeSettings:
 
     @property
     def patience(self) -> float | None:
-        """Timeout for an actuator node on another machine, s; None if the actuator node is on this machine."""
+        """Timeout for an actuator node on another machine, s, or None if the actuator node is on this machine."""
         elsewhere = bool(self.here) and ACTUATOR not in self.here
         return float(self.value("peer_timeout")) if elsewhere else None
 

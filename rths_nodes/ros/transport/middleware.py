@@ -72,7 +72,7 @@ def in_words() -> Iterator[None]:
 def settle() -> None:
     """Configure the middleware: by default local discovery, no shared memory, and quick repair of lost messages.
 
-    The user's settings are kept. In a process with earlier nodes only the discovery range can change. Raises
+    The user's settings are kept. Only the discovery range can change in a process with earlier nodes. Raises
     ConfigError for settings that ROS 2 would misread, and for hosts outside the discovery range.
     """
     environment.check()
