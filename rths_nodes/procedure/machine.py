@@ -141,9 +141,9 @@ class SessionMachine:
 
     @contextmanager
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
-        """Context manager of an act. An act inside another act is part of the outer act; one stop ends both.
+        """Context manager of an act. An act inside another act is part of the outer act, and one stop ends both.
 
-        Raises ActRefused if the number of stops or the state differs from ``seen``. The comparison and the begin
+        Raises ActRefused if the number of stops or the state differs from ``seen``. The comparison and the start
         of the act share a lock, so that no stop can occur in between.
         """
         if (outer := self.under_way) is not None:

@@ -187,7 +187,7 @@ class ArmedRung:
         return [f"since rung {self.name} was armed, {change}" for change in changes]
 
     def hold(self, reason: str) -> None:
-        """Pause until :meth:`resume`. If the time ratio is 1, end the rung instead and hold the rig."""
+        """Pause until :meth:`resume`. End the rung instead, and hold the rig, if the time ratio is 1."""
         if self.scenario.time_ratio == 1:
             self.requests.stop(reason)
             return
@@ -312,7 +312,7 @@ class RungPort(PortBefore):
         """Do nothing: the procedure has already armed the watchdog."""
 
     def release(self) -> None:
-        """Return the port to the procedure. Thread-safe; further calls do nothing."""
+        """Return the port to the procedure. Further calls do nothing. Thread-safe."""
         with self._turn:
             if self.given_back or not self._begun:
                 self.given_back = True
@@ -330,7 +330,7 @@ class RungPort(PortBefore):
         return self._opened
 
     def begin(self) -> None:
-        """Let the run drive the rig; Measurement 0 of the run is the procedure's last Measurement."""
+        """Let the run drive the rig. Measurement 0 of the run is the procedure's last Measurement."""
         if self.given_back:
             raise PortError("the port of a rung serves only one run, and this run has ended")
         drive = self._drive

@@ -33,7 +33,7 @@ from rths_nodes.procedure.session import RigSession
 BEYOND_VELOCITY = 1.05
 """Velocity of a step that exceeds the velocity limit, relative to the limit."""
 STOP_SPARE = 2
-"""Tolerance of the operator's stop, samples; the stop takes effect with the next command."""
+"""Tolerance of the operator's stop, samples, because the stop takes effect with the next command."""
 WATCHED_S = 1.0
 """Observation time after the interlock is closed or the pressure has returned, s."""
 SIMULATED = {
@@ -83,7 +83,7 @@ def _mean(rows: Sequence[Row]) -> Array:
 def _excursion(bench: Bench, goal: Array, velocity: Array | None = None) -> list[Row]:
     """Move to ``goal`` ``(n_axes,)`` m and back. Return the rows up to the rest at ``goal``.
 
-    ``velocity`` ``(n_axes,)`` m/s is an upper bound; without it, the motion to ``goal`` is one step.
+    ``velocity`` ``(n_axes,)`` m/s is an upper bound. The motion to ``goal`` is one step if it is None.
     """
     start, since = bench.command, len(bench.rows) - 1
     if velocity is None:
@@ -180,7 +180,7 @@ def fast_stop(bench: Bench) -> Rows:
 
 
 def _clear_to_move(session: RigSession) -> None:
-    """Check the axes; sign for all items. Discard findings, because a load cell without a specimen seems dead."""
+    """Check the axes and sign for all items. Discard findings: a load cell without a specimen seems dead."""
     for axis in session.check().values():
         axis.findings.clear()
     for item in session.clearance.unsigned():
@@ -231,8 +231,8 @@ def _stopped(
 def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: str = "") -> CommissioningRow:
     """Return the row for the operator's stop.
 
-    ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands. If the rig was
-    not stopped, there are no commands, and ``reason`` states why.
+    ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands. There are no
+    commands if the rig was not stopped, and ``reason`` states why.
     """
     stopped = len(commands) > 2
     velocity = np.abs(np.diff(commands, axis=0)).max(axis=0) / bench.dt if stopped else bench.most
