@@ -30,7 +30,7 @@ def now() -> str:
 
 
 def write(path: Path, text: bytes) -> None:
-    """Atomically replace the file at ``path`` with ``text``. If OSError is raised, the file is unchanged."""
+    """Atomically replace the file at ``path`` with ``text``. The file is unchanged if OSError is raised."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}")
     try:
         with beside.open("wb") as stream:
