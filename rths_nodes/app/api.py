@@ -483,8 +483,8 @@ def study(
     engine : {'auto', 'python', 'kernels', 'compiled'}
         Engine of the runs; all engines give bit-identical results.
     progress : callable, optional
-        Called with the name of the study. Returns a context manager; the function that this manager yields is
-        called with the completed and the total work.
+        Called with the name of the study. Returns a context manager that yields a function to call with completed
+        and total work.
 
     Returns
     -------

@@ -550,7 +550,7 @@ class Emulator:
                     pacer()
                     self._tick(pacer, ended)
                 elif not self._step(ended):
-                    pacer = Pacer(self.scenario.dt, 0)  # once the rig stops, commands no longer set the ticks
+                    pacer = Pacer(self.scenario.dt, 0)  # a stopping rig receives no commands that set ticks
                     pacer.start()
         receiver = self._receiver
         never = "ended by the operator" if ended() else "the test never began"

@@ -65,7 +65,7 @@ class Drive(NamedTuple):
 
 
 def component_of(text: str) -> tuple[str, str] | None:
-    """Return the family and the name of the component ``text``, or None if ``text`` is not a component.
+    """Return family and name of the component ``text``, or None if ``text`` is not a component.
 
     ``text`` is ``FAMILY.NAME``, or the name of a component from another package. Raises ConfigError if NAME is
     unknown.
@@ -141,7 +141,7 @@ def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) 
                 part = drive.build(from_data(type(params), parameters | {key: bound}, family))
                 _driven(drive, part, label)
             except ConfigError as error:
-                if part is not None or error.__cause__ is not None:  # otherwise the value conflicts with others
+                if part is not None or error.__cause__ is not None:  # else it conflicts with other values
                     value = show(float(bound), spec.unit)
                     problems.append(f"{label}: {key} = {value} is within its bounds, but fails ({error})")
     problems.refuse()

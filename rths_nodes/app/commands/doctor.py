@@ -95,7 +95,7 @@ def memlock() -> Fact:
 def check(rate: float, seconds: float) -> None:
     for name, value in (("--rate", rate), ("--seconds", seconds)):
         unit, least, most = BOUNDS[name]
-        if not least <= value <= most:  # NaN is refused, too
+        if not least <= value <= most:  # also refuses NaN
             raise ConfigError(f"{name} = {value:g} {unit}: must be >= {least:g} and <= {most:g} {unit}")
     if not 1.0 <= rate * seconds <= MOST_TICKS:
         raise ConfigError(

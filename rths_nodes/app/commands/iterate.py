@@ -262,7 +262,7 @@ def iterate(
                 progress=partial(share, number - 1),
                 interrupted=interrupted,
             )
-        except ConfigError as error:  # the history exceeds a limit
+        except ConfigError as error:  # raised if the history exceeds a limit
             if number == 1:
                 if new:
                     shutil.rmtree(folder)

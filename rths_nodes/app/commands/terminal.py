@@ -83,7 +83,7 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
 
 @contextmanager
 def page_of_test(path: Path, word: str = "") -> Iterator[None]:
-    """Context manager like :func:`writing`, for the page of an ended test. It prints errors and does not raise."""
+    """Context manager like :func:`writing`, but for the page of an ended test. Prints errors."""
     try:
         with writing(path, word):
             yield

@@ -115,7 +115,7 @@ class WatchLoop:
     def run(self, ended: Callable[[], bool]) -> str:
         """Send pulses until the watch judges that they must end, or until ``ended()`` is true.
 
-        Return the reason, or an empty string if ``ended()`` was true.
+        Return the reason, or an empty string after ``ended()``.
         """
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             out.setblocking(False)
@@ -230,5 +230,5 @@ def watch_record(path: Path, name: str) -> Iterator[Callable[..., None]]:
     finally:
         rows.wait()
         terminal.wait(LAST_S)
-        with suppress(OSError):  # the terminal shows that a row could not be written
+        with suppress(OSError):  # already reported at the terminal
             file.close()

@@ -31,7 +31,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.ros.names import STOPS
 
 if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler, Middleware  # Middleware is newer than the lowest version of aiohttp
+    from aiohttp.typedefs import Handler, Middleware  # missing in the oldest supported aiohttp
 
 LARGEST_BODY = 4096
 """Maximum size of the body of a request, bytes."""
@@ -254,7 +254,7 @@ class Behind:
             socket.send_fds(self._end, [b"connection"], [connection.fileno()])
 
     def reaches(self, rig: bool) -> None:
-        if rig != self._reaches and self._tell({"reaches": rig}):  # again if the page process hangs
+        if rig != self._reaches and self._tell({"reaches": rig}):  # repeated if the page process hangs
             self._reaches = rig
 
     def told(self, stop: Stop) -> Stop:

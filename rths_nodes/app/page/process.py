@@ -104,7 +104,7 @@ def _owner(port: int) -> str:
 
 def _process(inode: str) -> str:
     for folder in Path("/proc").glob("[0-9]*/fd"):
-        with suppress(OSError):  # the process belongs to another user or has ended
+        with suppress(OSError):  # a process of another user, or an ended process
             for link in folder.iterdir():
                 if os.readlink(link) == f"socket:[{inode}]":
                     command = (folder.parent / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")

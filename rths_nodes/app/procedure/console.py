@@ -421,7 +421,7 @@ def _take_offsets(console: Console, rest: str) -> None:
 def _confirm_offsets(console: Console, rest: str) -> None:
     session = console.runner.session
     offsets = session.taken
-    assert offsets is not None  # without offsets, the act is not possible
+    assert offsets is not None  # the act requires unconfirmed offsets
     if not console.agreed("confirm_offsets", f"confirm these offsets ({offsets.hash})?"):
         session.taken = None
         console.ends()

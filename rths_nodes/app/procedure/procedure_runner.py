@@ -218,7 +218,7 @@ class Ladder:
         entry.level, entry.time_ratio, entry.scenario_hash = step.level, step.ratio, step.hash
 
     def judged(self, record: ProcedureRecord, entry: RungRecord, step: Step, recording: Path | None) -> str:
-        """Complete the ``entry`` of an ended rung from its ``recording``. Return the outcome of the rung as text."""
+        """Complete the ``entry`` of an ended rung from its ``recording``. Return the rung's outcome as text."""
         self.describe(entry, step)
         entry.remarks += step.remarks()
         entry.recording, compared = "", ""
@@ -414,10 +414,9 @@ class ProcedureRunner(Test):
         return "" if self.state is State.IDLE else "rehearsals are possible only before the rig is connected"
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return the motion of ``act`` as text, empty if nothing moves.
+        """Return the motion of ``act`` as text.
 
-        Raises ActRefused if the motion is not cleared, or if a program requests to move or arm a real rig, or to
-        answer its checklist.
+        Raises ActRefused also if a program requests to move or arm a real rig, or to answer its checklist.
         """
         clear = str(arguments.pop("clear", ""))
         if not (ACTS[act].moves or act in (*MOTIONS, "checklist")):
