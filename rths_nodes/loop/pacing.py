@@ -57,7 +57,7 @@ class Pacer:
 
     @property
     def slack(self) -> int:
-        """Time to the next tick, ns. It is negative if the tick has passed."""
+        """Time to the next tick, ns (negative if the tick has passed)."""
         return self.due - self._now()
 
     def __call__(self) -> int:

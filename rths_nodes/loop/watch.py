@@ -255,7 +255,7 @@ class Watch:
             self._paced = sample
         if (seconds := sample.at - self._paced.at) > COUNTED_S:
             rate, self._paced = (sample.counter - self._paced.counter) / seconds, sample
-            if abs(rate - self._rate) > RATE_ERROR * self._rate:  # velocities would be wrong
+            if abs(rate - self._rate) > RATE_ERROR * self._rate:  # a wrong rate gives wrong velocities
                 self.end(f"the watcher's sensors count {rate:.0f} samples per second instead of {self._rate:g}")
         self._own.append(sample)
         self._before.append(sample)
@@ -313,7 +313,7 @@ class Watch:
         if last is not None and statement.counter == last.counter:
             if statement[2:4] != last[2:4]:
                 self.end(f"the test published different values for sample {statement.counter}")
-            return  # repeated message
+            return  # the message is repeated
         if last is not None and statement.counter < last.counter:
             self.end(f"the counter of the test decreased from {last.counter} to {statement.counter}")
             return

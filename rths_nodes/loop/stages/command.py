@@ -351,7 +351,7 @@ def force_target(
 
 
 class DueCommands:
-    """Assigns received Commands to the ticks of a ``rig``. Commands arrive before their ticks if it has hops."""
+    """Assigns received Commands to the ticks of a ``rig``. Commands arrive before their ticks with hops."""
 
     def __init__(self, rig: RigStage) -> None:
         self._rig, self._depth = rig, rig.under_way.depth

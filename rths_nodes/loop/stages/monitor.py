@@ -137,7 +137,7 @@ class MonitorStage:
             if mode == MODE_FORCE:
                 samples, largest, most, squares = self._load_errors[axis]
                 error = abs(wanted - measured)
-                largest = largest if error <= largest else error  # keeps NaN
+                largest = largest if error <= largest else error  # NaN counts as largest
                 self._load_errors[axis] = samples + 1, largest, max(most, abs(wanted)), squares + error * error
 
     def work(self) -> None:

@@ -88,8 +88,8 @@ COUNTED = {
 class NumericalStage:
     """Computes Targets from the forces of the axes, with the parts of an ``assembly``.
 
-    The parts include the controller of auxiliary inputs if ``controlled`` is true. Raises ConfigError if a part
-    cannot be built, or if the setup cannot reach the amplitude of the soft start.
+    ``controlled`` includes the controller of auxiliary inputs. Raises ConfigError if a part cannot be built, or if
+    the setup cannot reach the amplitude of the soft start.
 
     ``pending`` is true while an external integrator computes the next Target. The host then polls :meth:`answer`.
     """

@@ -459,7 +459,7 @@ class AxisStage:
     def __init__(self, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> None:
         mine = alone(scenario, axis)
         limits, dt = mine.limits, mine.dt
-        if mine.hops.depth:  # with hops, errors refer to past samples, which only the rig knows
+        if mine.hops.depth:  # errors with hops refer to past samples, which only the rig knows
             limits = {axis: evolved(limits[axis], tracking_error=None)}
         self.port = wrap(Assembly(mine).port)
         self.trip = ""

@@ -75,8 +75,8 @@ def _counter(row: RigQuantity, dt: float) -> Column:
 class LevelWatch:
     """Checks the levels of all axes in ``limits`` and of the ``whole`` rig. A watch without levels is false.
 
-    A level has two pairs of bounds. A value beyond the first pair is reported once per level, in ``told``. A value
-    beyond the second pair causes the action. ``channels`` are auxiliary names with units. ``quantities`` are
+    A level has two pairs of bounds. Exceeding the first pair is reported once per level, in ``told``. Exceeding
+    the second pair causes the action. ``channels`` are auxiliary names with units. ``quantities`` are
     parameters of quantities with memory, by name. Raises ConfigError if a channel, quantity or expression is
     invalid.
 
@@ -162,7 +162,7 @@ class LevelWatch:
         def value(now: list[Reading], before: list[Reading], values: list[float]) -> float:
             try:
                 return float(made.step([part.value(values) for part in parts]))
-            except Exception as error:  # any exception of foreign code; the supervision continues
+            except Exception as error:  # foreign code may raise anything; the supervision must continue
                 self._failure = self._failure or f"{path}: {type(error).__name__}: {error}"
                 return math.nan
 
@@ -185,7 +185,7 @@ class LevelWatch:
                 problem = f"its unit is {unit_of_channel or 'none'}, but must be {unit}"
                 raise ConfigError(f"{path}.channel = {level.channel!r}: {problem}")
             return self._add(lambda now, before, values: column(now, before, values) - values[FLAGS + second])
-        index = self._names[quantity][axis][0]  # expressions use this index too
+        index = self._names[quantity][axis][0]  # expressions also use this index
         self._columns[index] = column
         return index
 

@@ -52,8 +52,7 @@ class SafeStop:
     """Decelerates the axes of each group to rest in a common time, and then holds them.
 
     A group therefore stays on a straight line (``core/limits.py``). ``groups`` contains the group number of each
-    axis. Each axis stops by itself if there are no ``groups``. Commands are relative to the zero of the test
-    (``tares``).
+    axis. Each axis stops by itself without ``groups``. Commands are relative to the zero of the test (``tares``).
 
     From a state within the limits, no axis exceeds its deceleration or leaves its stroke. From other states, a
     group decelerates as fast as necessary to end within the stroke, and an axis beyond its stroke moves no further

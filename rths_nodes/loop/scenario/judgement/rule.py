@@ -48,7 +48,7 @@ Look = Callable[[Seen], Iterable[Found]]
 class Rule(NamedTuple):
     """Relation between numbers, and its reason. A rule with ``real`` = True applies only to real rigs.
 
-    The function ``look`` yields the numbers that violate this rule or other rules that use the same function.
+    ``look`` yields the numbers that violate this rule or others with the same function.
     """
 
     weight: str
