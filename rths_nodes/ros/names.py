@@ -64,7 +64,7 @@ class Topic:
     """True for messages that only nodes on different machines exchange."""
     best_effort: bool = False
     section: str = ""
-    """Section of a scenario that requires this topic, or empty if the topic is always required."""
+    """Section of a scenario that requires this topic, or empty if always required."""
     package: str = "rths_nodes"
 
     def wanted(self, scenario: object) -> bool:

@@ -354,7 +354,7 @@ class HostedNode:
     def _watch(self) -> None:
         (node,) = self.nodes
         phase = node.phase
-        if phase.now >= Phase.REPORTED and node.role != names.RECORDER:  # all is reported: exit quickly
+        if phase.now >= Phase.REPORTED and node.role != names.RECORDER:  # everything is reported: exit quickly
             self._guard.arm(TOLD_S if isinstance(node, ActuatorNode) else LEAVING_S, phase.exit_code)
         elif phase.ended or node.shutdown.leader_lost:  # a Summary or the end of a recording is missing
             self._guard.arm(TURN_S, phase.exit_code or ExitCode.FAILED)

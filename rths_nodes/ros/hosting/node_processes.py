@@ -34,7 +34,7 @@ class NodeDescription(names.NodeLocation):
 
     parameters: Data
     scenario: Scenario | None = None
-    """Scenario from the runner, or None if the parameters define the scenario."""
+    """Scenario from the runner, or None if defined by the parameters."""
 
 
 def describe(

@@ -93,7 +93,7 @@ class Host:
     """Called when all peers are discovered, before the node reports ready."""
     on_ended: Callable[[], None] = lambda: None
     scenario: Scenario | None = None
-    """Scenario to run, or None if parameters define the scenario."""
+    """Scenario to run, or None if defined by parameters."""
     handed: Port | None = None
     """Open port that replaces the scenario's port."""
     numerical: Callable[[Assembly], NumericalStage] = NumericalStage
@@ -150,7 +150,7 @@ class RthsNode(FewRequests, LifecycleNode):
     awaits_answer: bool = False
     """True while another node of the loop computes the input of this node."""
     deadline: int | None = None
-    """Time at which the node must work even without a message, monotonic ns, or None if there is no such time."""
+    """Time at which the node must work even without a message, monotonic ns, or None."""
     stops_rig: bool = False
     """True if deactivation brings the rig, or an axis, to rest."""
     missing: Callable[[], str] = str
@@ -319,7 +319,7 @@ class RthsNode(FewRequests, LifecycleNode):
         return -1
 
     def look(self) -> bool:
-        """Poll the handshake, at most every ``LOOK_NS``. Return True if the handshake was polled."""
+        """Poll the handshake, at most every ``LOOK_NS``. Return True after a poll."""
         now = self._now()
         due = now >= self._next_look
         if due:

@@ -448,7 +448,7 @@ class AfterMeasurement:
         pack = self._topics.codec.pack_measurement
         while (true_state := self._port.true_state()) is not None:
             true = true_state[0]
-            if self._of_ticks and self._of_ticks[0][0] == true.sample:  # other ticks have no sample
+            if self._of_ticks and self._of_ticks[0][0] == true.sample:  # ticks of a pause have no sample
                 _, sample, stamp = self._of_ticks.popleft()
                 self._deferred.put("true_state", pack, partial(replace, true, sample=sample), stamp)
         return bool(self._port.true_state_complete)
@@ -619,8 +619,8 @@ class Completion:
         if not shutdown.reported:
             if self._waits(elapsed):
                 return
-            shutdown.report()  # The recorder closes after this report.
-        unneeded = shutdown.patience_over and not self._times.began_at  # The observers have received nothing.
+            shutdown.report()  # the recorder closes the recording after this report
+        unneeded = shutdown.patience_over and not self._times.began_at  # observers have received nothing
         if not self._waiting or elapsed > LINGER_NS or shutdown.exit_now or unneeded:
             rig.close()
             self._phase.to(Phase.GONE)

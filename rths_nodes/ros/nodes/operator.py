@@ -47,7 +47,7 @@ DISCOVERY_S, LOOK_S = 1.0, 0.05
 """Duration (``DISCOVERY_S``) and polling period (``LOOK_S``) of the search for another operator node, s."""
 REQUESTS = 64
 THREADS = 2
-"""Number of threads. A trip request does not wait for a timer if there are two threads."""
+"""Number of threads: two, so that a trip request does not wait for a timer."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
 """States in which ``rig_state`` needs a watcher, because the port is closed or a run has its own topics."""
 

@@ -419,7 +419,7 @@ class ClockQuestions:
             if answer["number"] == self._asked and peer in self._silent:
                 self._silent.discard(peer)
                 round_trip = (self._elapsed() - waited - self._asked_at) / SECOND - answer["held"]
-                if round_trip > 0.0:  # otherwise a clock was set while a message waited
+                if round_trip > 0.0:  # else a clock was set while a message waited
                     exchanges[peer].append(Exchange(answer["ahead"], round_trip))
 
     @property
@@ -546,7 +546,7 @@ class Handshake:
     def begin(self) -> None:
         self._seen_at = self._now()
         self._complain_at = self._seen_at + COMPLAINT_NS
-        if self._phase.now is Phase.READY:  # active again
+        if self._phase.now is Phase.READY:  # the node was inactive before
             self.publish()
 
     def look(self) -> None:
@@ -557,7 +557,7 @@ class Handshake:
             self._wait_for_the_test()
         self.receive_state()
         if self._phase.now is Phase.MATCHING:
-            self._topics.lines.answer()  # there are no messages of streams yet
+            self._topics.lines.answer()  # streams have no messages yet
         else:
             self._topics.look()
         self._topics.name_publishers()

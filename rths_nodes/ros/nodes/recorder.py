@@ -286,7 +286,7 @@ class RecorderNode(RthsNode):
         self._record_rare()
         if not (self._complete() or self._waited_enough()):
             return
-        self.handshake.receive_state()  # may be outdated: the test can trip after it was reported as finished
+        self.handshake.receive_state()  # possibly outdated: a test that was reported as finished can still trip
         assert self.writer is not None
         self.writer.flush()
         numbers = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}

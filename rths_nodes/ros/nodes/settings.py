@@ -320,7 +320,7 @@ class NodeSettings:
         try:
             self._check_options()
             declared_rows = list(rows(self._loaded(self._values), self.owned))
-        except Exception:  # configuration raises the error again and reports it
+        except Exception:  # configuring raises and reports this error again
             declared_rows = []
         for row in declared_rows:
             declare(self._node, *row)

@@ -418,7 +418,7 @@ class Ros2ControlPort(OfPort, Readback):
                 )
 
     def drop_heartbeat(self) -> None:
-        """Stop sending commands, so that the watchdog stops the rig. Continue to send if there is no watchdog."""
+        """Stop sending commands if there is a watchdog, which then stops the rig."""
         self._dropped = self._params.watchdog is not None
 
     @property

@@ -155,7 +155,7 @@ class PublisherGuard:
     def _find(self, there: Sequence[tuple[str, bytes]]) -> None:
         for speaker in self.speakers:
             gids = [gid for name, gid in there if name == speaker]
-            if self._gids.get(speaker) not in gids:  # keep the first publisher
+            if self._gids.get(speaker) not in gids:  # keep the gid of the first publisher
                 self._gids.pop(speaker, None)
                 if len(gids) == 1:
                     self._gids[speaker] = gids[0]

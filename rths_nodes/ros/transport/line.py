@@ -222,9 +222,9 @@ class SocketWriter:
     def look(self) -> bool:
         """Send queued messages. Return False if the receiver has closed the line."""
         self.send_kept()
-        if self.open and not self.spoken:  # later, only a failed send reveals a closed line
+        if self.open and not self.spoken:  # an accepted line is known to be closed only after a failed send
             try:
-                gone = not self.socket.recv(1)  # after accepting, the receiver sends nothing
+                gone = not self.socket.recv(1)  # a receiver that has accepted sends nothing
             except BlockingIOError:
                 gone = False
             except OSError:
@@ -245,6 +245,6 @@ def make_room(sock: socket.socket, messages: int, size: int) -> int:
     wanted = min(messages * (size + PER_MESSAGE), 0x3FFFFFFF)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted // 2)  # the kernel doubles this value
     if sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < wanted // 2 * 2:
-        with suppress(OSError):  # needs privileges
+        with suppress(OSError):  # permitted only to privileged processes
             sock.setsockopt(socket.SOL_SOCKET, FORCE, wanted // 2)
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // (size + PER_MESSAGE)

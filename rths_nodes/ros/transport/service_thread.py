@@ -71,8 +71,8 @@ class LoopCalls:
 class ServiceThread:
     """Answers requests in a thread. ``answers`` maps each service to the function that answers its requests.
 
-    Failed requests are refused and reported through ``warn``. The thread keeps the priority of the loop if
-    ``first`` is true, for requests that must not be delayed.
+    Failed requests are refused and reported through ``warn``. ``first`` keeps the priority of the loop, for
+    requests that must not be delayed.
     """
 
     def __init__(
