@@ -156,7 +156,7 @@ def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = l
 
 
 def awaited(port: Port, sleep: Callable[[float], None], lost_if_nan: bool) -> Measurement:
-    """Return the next Measurement. NaN in all displacements raises PortError if ``lost_if_nan`` is true."""
+    """Return the next Measurement. ``lost_if_nan`` raises PortError for NaN in all displacements."""
     wait = port.wait or sleep
     while not port.ready():
         wait(0.001)  # polling interval, if the port cannot wait
@@ -251,7 +251,7 @@ class RigDrive:
                 raise ConfigError(reason)
             return
         for name, position in zip(axes, measured.tolist(), strict=True):
-            if not abs(position) <= (stroke := axes[name].limits.stroke):  # NaN is refused, too
+            if not abs(position) <= (stroke := axes[name].limits.stroke):  # also refuses NaN
                 raise ConfigError(
                     f"axes.{name}: displacement = {position:g} m: must be within +- {stroke:g} m, because the "
                     "active command of the controller cannot be read, and the rig would be held at this position"
@@ -511,7 +511,7 @@ class MotionWarning:
         ActRefused if ``stopped`` returns a reason, or if the rig can no longer be held.
         """
         section, drive, reason = self.section, self._drive, ""
-        assert section is not None  # callers check this
+        assert section is not None  # checked by the callers
         if self._start is not None:
             raise ActRefused(f"{act}: {section.output} is on, because another motion begins")
         self._start = drive.command

@@ -235,7 +235,7 @@ class _Axis:
         """Tracking error at the first sample, m."""
         fastest = max((motion.velocity for motion in (rig.small_move, rig.unloading) if motion), default=0.0)
         self._least = LEAST_ERROR
-        if checks is None:  # before the small move, which has tighter guards
+        if checks is None:  # the small move has tighter guards
             move = rig.small_move.displacement if rig.small_move else 0.0
             self._least = max(LEAST_ERROR, move, LATE_S * fastest)
         self._lag = (results.late or 0.0) * fastest

@@ -40,7 +40,7 @@ ARROWS: dict[State, tuple[State, ...]] = {
     State.HELD: (State.RESUMING, State.POSITIONING, State.UNLOADING, State.FINISHED, State.TRIPPED),
     State.RESUMING: (State.RUNNING, State.STOPPING),
     State.UNLOADING: (State.HELD, State.STOPPING),
-    State.TRIPPED: (State.HELD, State.FINISHED),  # HELD by the act ``acknowledge``
+    State.TRIPPED: (State.HELD, State.FINISHED),  # HELD after the act ``acknowledge``
     State.FINISHED: (),
 }
 """Successors of each state. Only a checked rig may change from referenced to positioning."""
@@ -82,7 +82,7 @@ class Seen:
         return f"state {names.get(self.state, 'unknown')}, stop count {self.stops}"
 
 
-@dataclass(eq=False)  # two acts are never the same
+@dataclass(eq=False)  # two acts are never equal
 class ActUnderWay:
     machine: SessionMachine
     stopped: str = ""

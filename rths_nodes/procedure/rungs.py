@@ -203,7 +203,7 @@ class ArmedRung:
         """Complete the record ``written``, and enter the state after the run."""
         session, written, holds, broken = self._session, self.written, self._holds(), self._session.drive.broken
         written.outcome, written.reason = outcome.outcome, outcome.reason
-        written.samples = outcome.samples or written.samples  # a runner may set the number and then raise
+        written.samples = outcome.samples or written.samples  # set by a runner that raised
         written.remarks += holds + self._following.warnings
         session.record.deviations += [f"rung {self.name}: {hold}" for hold in holds]
         with session.lock:

@@ -233,9 +233,9 @@ class Bench:
     def acted(self, words: str, seen: Callable[[Row], str], loses_rig: bool = False) -> Iterator[str]:
         """Open a session in which the operator acts while all axes move slowly back and forth.
 
-        The context yields the first text that ``seen(row)`` returns, or an empty string after the timeout. The
-        text of a port error is also accepted if ``loses_rig`` is true. The session is repeated if the operator
-        acts before the motion.
+        The context yields the first text that ``seen(row)`` returns, or an empty string after the timeout.
+        ``loses_rig`` also accepts the text of a port error. The session is repeated if the operator acts before
+        the motion.
         """
         for _ in range(ATTEMPTS):
             with self.opened():

@@ -83,7 +83,7 @@ def _mean(rows: Sequence[Row]) -> Array:
 def _excursion(bench: Bench, goal: Array, velocity: Array | None = None) -> list[Row]:
     """Move to ``goal`` ``(n_axes,)`` m and back. Return the rows up to the rest at ``goal``.
 
-    ``velocity`` ``(n_axes,)`` m/s is an upper bound. The motion to ``goal`` is one step if it is None.
+    ``velocity`` ``(n_axes,)`` m/s is an upper bound. Without ``velocity``, the motion to ``goal`` is one step.
     """
     start, since = bench.command, len(bench.rows) - 1
     if velocity is None:
@@ -118,7 +118,7 @@ def _limits_of_axis(bench: Bench, index: int) -> Iterator[CommissioningRow]:
     # the step is so small that only a velocity limit can delay the axis
     active = [row.active[index] for row in _excursion(bench, bench.command + step * only)]
     reached, finest = float(np.abs(np.diff(active)).max()) / bench.dt, float(bench.resolution[index])
-    spare = 1e-3 * velocity + finest / bench.dt  # the period is rounded
+    spare = 1e-3 * velocity + finest / bench.dt  # allows for the rounded period
     good = reached <= velocity + min(spare, 0.5 * (BEYOND_VELOCITY - 1.0) * velocity)
     measured = f"its fastest change was {reached:.4g} m/s"
     texts = f"{BEYOND_VELOCITY * velocity:.4g} m/s, for one sample", f"{spare:.2g} m/s", sheet.VELOCITY
@@ -156,7 +156,7 @@ def fast_stop(bench: Bench) -> Rows:
     if (dash := bench.fast) is None:
         return [stops.untried_fast()]
     with bench.opened():
-        small = bench.ways(bench.way, bench.velocity)  # valid now that the rig is at home
+        small = bench.ways(bench.way, bench.velocity)  # depends on the position: the rig is at home
     fast = dash.words(bench, "then the operator's stop command ends the motion")
     bench.operator.ask(f"every axis moves out and back: {small}; {fast}", moves=True)
 
