@@ -2,8 +2,8 @@
 """Recordings: rosbag2 directories (MCAP and ``metadata.yaml``), written and read without ROS.
 
 :class:`Writer` appends to a journal during a test, and passes it to the operating system every 0.1 s. A journal is
-an append-only MCAP file (https://mcap.dev/spec) without chunks, index or footer. At most the last 0.1 s is lost,
-and all complete records can be read, if the recorder is killed.
+an append-only MCAP file (https://mcap.dev/spec) without chunks, index or footer. If the recorder is killed, at
+most the last 0.1 s is lost, and all complete records can be read.
 
 :func:`index` copies the records into an indexed file, writes ``metadata.yaml`` (rosbag2, version 9) and finally
 replaces the journal with the copy. ``close`` calls :func:`index`, and :func:`recover` does so after a crash. A
@@ -612,9 +612,8 @@ def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
 
     At most the ``metadata.yaml`` of a complete recording is rewritten. Damaged parts are omitted and reported. The
     recording is created in the directory ``out``, unless None, and the original is not changed. Raises ConfigError
-    if there is no recording, or if the recording is in use or was made by another recorder. With ``out``, raises
-    ConfigError also if ``out`` contains a recording or the recording is complete. Raises RecordingError if writing
-    fails.
+    if the recording is missing, in use, or from another recorder. With ``out``, raises ConfigError also if ``out``
+    contains a recording or the recording is complete. Raises RecordingError if writing fails.
     """
     path = recording(directory)
     if out is not None:

@@ -249,7 +249,7 @@ class _Contents:
     def _timing(self) -> dict[str, object]:
         try:
             return gathered(self._numbers)
-        except (AttributeError, TypeError, KeyError):  # damaged names
+        except (AttributeError, TypeError, KeyError):  # the names are damaged
             self._damaged["timing"] += 1
             return {}
 
