@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Emulated rig for the port ``udp``: the receiver of a laboratory rig, connected to the scenario's simulated rig.
 
-The receiver is the C code that also runs in the laboratory. Each tick waits for its command in lockstep; the
+The receiver is the C code that also runs in the laboratory. Each tick waits for its command in lockstep, and the
 results are then bit-identical to the results with the port ``simulator``.
 
 A misbehaviour of the rig or its network is written KIND@SAMPLE or KIND@SAMPLE:N. A planted fault is not reported:
@@ -428,7 +428,7 @@ class Session(NamedTuple):
 class Emulator:
     """Emulates the rig of ``scenario`` for the port ``udp``, and serves one session after another.
 
-    ``port`` 0 selects a free UDP port. With ``own_clock`` the rig does not wait for commands. Raises ConfigError
+    ``port`` 0 selects a free UDP port. The rig does not wait for commands if ``own_clock``. Raises ConfigError
     if the rig cannot be emulated or the UDP port is not available.
     """
 
@@ -532,7 +532,7 @@ class Emulator:
         self._turned(self.switches.at(0))
 
     def serve(self, ended: Callable[[], bool]) -> Session | None:
-        """Serve one session and return its outcome; None if ``ended()`` is true before the session begins."""
+        """Serve one session and return its outcome, or None if ``ended()`` is true before the session begins."""
         self._begin()
         while self._receiver.state_number == datagrams.IDLE:
             if ended():

@@ -472,7 +472,7 @@ class Rehearsal(RecordingSink):
 
 
 Rehearsals = Callable[[int], Rehearsal | None]
-"""Function that simulates the test with ``hops.depth``; it returns None if no simulation is possible."""
+"""Function that simulates the test with ``hops.depth``, or returns None if no simulation is possible."""
 
 
 # Other files

@@ -84,7 +84,7 @@ def component_of(text: str) -> tuple[str, str] | None:
 
 
 def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
-    """Check a component with ``overrides`` (KEY=VALUE); yield results as text. Raises ConfigError on failure."""
+    """Check a component with ``overrides`` (KEY=VALUE). Yield results as text. Raises ConfigError on failure."""
     if family not in TESTS:
         raise ConfigError(f"{family}.{name}: cannot be checked alone; only components of {', '.join(TESTS)} can")
     data: Data = {"type": name} | REQUIRED.get(family, {})

@@ -104,7 +104,7 @@ def check(rate: float, seconds: float) -> None:
 
 
 def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
-    """Run a paced loop with the scheduling of the nodes; return statistics and the lateness of each tick, s."""
+    """Run a paced loop with the scheduling of the nodes. Return statistics and the lateness of each tick, s."""
     ticks = max(1, round(rate * seconds))
     pacer = Pacer(1.0 / rate, ticks)
     with real_time(True) as refused:

@@ -91,7 +91,7 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 
 
 def write_archive(runs: Mapping[str, Run], folder: Path) -> Iterator[Path]:
-    """Write tests in DesignSafe's layout for hybrid simulations; yield the path of each file. Raises OSError."""
+    """Write tests in DesignSafe's layout for hybrid simulations. Yield the path of each file. Raises OSError."""
     from rths_nodes.analysis.report.document import write_report
 
     first = next(iter(runs.values()))

@@ -139,7 +139,7 @@ class WatchLoop:
                 self._tell("told", f"{names.get(message.state, message.state)}: {message.reason}".rstrip(": "))
 
     def take_state(self, message: Any) -> bool:
-        """Store the state of the test; return true if it has changed."""
+        """Store the state of the test. Return true if the state has changed."""
         try:
             self._understand(list(message.axis_names), list(message.auxiliary_names), message.servo_rate)
         except ConfigError as error:

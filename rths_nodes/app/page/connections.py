@@ -151,7 +151,7 @@ def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: 
 def known_host(header: str, served: str) -> bool:
     """Return true if the Host ``header`` is ``served``, ``localhost`` or a loopback address.
 
-    If ``served`` is a wildcard address, every IP address is accepted. Accepting other names would permit DNS
+    Every IP address is accepted if ``served`` is a wildcard address. Accepting other names would permit DNS
     rebinding.
     """
     host = host_of(header)
@@ -318,7 +318,7 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[d
 
 
 AT_ONCE = 64
-"""Number of connections accepted in one batch; pending stops are processed between batches."""
+"""Number of connections accepted in one batch. Pending stops are processed between batches."""
 WAITING = 400
 """Maximum number of connections with incomplete requests. A further connection closes the oldest."""
 PART_S = 0.01

@@ -23,7 +23,7 @@ from rths_nodes.procedure.machine import situation
 from rths_nodes.procedure.session import ACTS, MEANWHILE
 
 CODE_S = 60.0
-"""Lifetime of a code, s; each code is valid once."""
+"""Lifetime of a code, s. Each code is valid once."""
 SYMBOLS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Symbols of a code: Crockford's base 32, without letters that look like digits."""
 LENGTH = 8
@@ -148,8 +148,8 @@ class Operating:
     ) -> Answer:
         """Perform an act for the situation ``seen`` by the browser. Return the answer when the act ends.
 
-        Raises ConfigError if the page refuses the act or no test answers. If the test refuses the act, the
-        answer's ``done`` is false.
+        Raises ConfigError if the page refuses the act or no test answers. The answer's ``done`` is
+        false if the test refuses the act.
         """
         if not self.alive(token):
             raise ConfigError(

@@ -28,7 +28,7 @@ PATIENCE_S = 5.0
 
 @contextmanager
 def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[str] = ()) -> Iterator[int]:
-    """Serve the page of ``namespace`` during the ``with`` block; yield the pid of its process.
+    """Serve the page of ``namespace`` during the ``with`` block. Yield the pid of the page's process.
 
     ``say`` prints the output of this process. Raises ConfigError if the page cannot be served.
     """

@@ -96,7 +96,7 @@ class Console:
         self._done, self._listens, self._last = (0, 0), self.attended, State.IDLE
 
     def say(self, shown: object) -> None:
-        """Print a table or a text. After :meth:`attach`, texts contain the display names of axes."""
+        """Print a table or a text. Texts contain the display names of axes after :meth:`attach`."""
         self.tell(shown).result()
 
     def tell(self, shown: object) -> Future[None]:
@@ -150,7 +150,7 @@ class Console:
     def clear(self, act: str, motion: str) -> str:
         """Return CLEAR if the ``motion`` of ``act`` may start, else another text.
 
-        Without an answer in the file, print the motion and return the typed line. Raises errors of :func:`typed`.
+        Print the motion and return the typed line if the file has no answer. Raises errors of :func:`typed`.
         """
 
         def ended() -> str:
@@ -167,7 +167,7 @@ class Console:
         return self.exact_line(TYPE_CLEAR, ended)
 
     def ends(self, reason: str = "") -> None:
-        """End the test for ``reason`` if the answers file leads. If the operator leads, the test continues."""
+        """End the test for ``reason`` if the answers file leads. The test continues if the operator leads."""
         if not self.leads:
             self.stopped, self._over = self.stopped or reason, True
 
@@ -401,7 +401,7 @@ def _climb(act: str, console: Console, rest: str) -> None:
 
 
 def counts(console: Console, rung: RungRecord) -> bool:
-    """Return true if the operator accepts an invalid rung. If not, end the test if an answers file leads."""
+    """Return true if the operator accepts an invalid rung, otherwise end a test led by the answers file."""
     doubt = f"rung {rung.name}: {rung.ending}"
     accepted = console.attended and console.yes(f"{doubt}. Does this rung count nevertheless?")
     if accepted:

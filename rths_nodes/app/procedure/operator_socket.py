@@ -199,8 +199,8 @@ def unpacked(kind: type[T], packet: bytes) -> T:
 class SocketOperator:
     """Sends requests to the operator socket of ``rths test --socket`` in ``namespace``.
 
-    ``user`` is the uid of the user who runs the test; ``user`` and ``domain`` default to the values of this
-    process. The test refuses an act if its situation has changed since the last answer, ``seen``. Each request has
+    ``user`` is the uid of the user who runs the test. ``user`` and ``domain`` default to the values of this
+    process. The test refuses an act if the situation has changed since the last answer, ``seen``. Each request has
     its own connection, so that a stop never waits for an act.
     """
 

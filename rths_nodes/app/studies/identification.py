@@ -211,8 +211,8 @@ def fit_periodic(
 ) -> tuple[frequency_responses.Fit, LoadingModel]:
     """Fit the inverse to the spectral lines of ``band`` up to ``up_to`` (Hz). Return the fit and the model.
 
-    The inverse includes the transport delay. The order is taken from the scenario's compensator if its type is
-    ``identified_inverse``. ``source`` describes the experiments. Raises ConfigError if no inverse fits.
+    The inverse includes the transport delay. An ``identified_inverse`` in the scenario sets the order. ``source``
+    describes the experiments. Raises ConfigError if no inverse fits.
     """
     compensator: Any = scenario.compensator
     name = IDENTIFIED_INVERSE

@@ -70,7 +70,7 @@ class Findings:
 
     @property
     def values(self) -> dict[str, float]:
-        """Indices in the units of their names. If a name contains no axis, the value is for the worst axis."""
+        """Indices in the units of their names. The value is for the worst axis if a name contains no axis."""
         indices, metrics = AXIS_INDICES.items(), self.metrics
         values = {name: factor * _worst(self.axes, key) for name, (key, factor) in indices}
         for axis, row in self.axes.items():

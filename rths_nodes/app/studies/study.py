@@ -183,7 +183,7 @@ class Design:
             except ConfigError as error:
                 reason = "; ".join(error.problems)
         session = registry.session_of(part for _, part in walk(scenario)) if registry.added() else ""
-        response = "with response " if needs_response(self.indices) else ""  # runs without it lack the response
+        response = "with response " if needs_response(self.indices) else ""  # other runs lack the response
         parts = f"{__version__} {session}{response}{contents}{resolved or name}"
         key = hashlib.sha256(parts.encode()).hexdigest()[:20]
         labels = {factor: level.label for factor, level in levels.items()}

@@ -2,7 +2,7 @@
 """Tuning: parameters of a scenario that optimise the worst case of an ensemble (``doc/studies.md``).
 
 The search uses differential evolution (R. Storn, K. Price, Journal of Global Optimization 11, 1997), then a local
-method (J. Nelder, R. Mead, The Computer Journal 7, 1965). For a single parameter, Brent's method is used.
+method (J. Nelder, R. Mead, The Computer Journal 7, 1965). A single parameter is searched by Brent's method.
 """
 
 from __future__ import annotations
