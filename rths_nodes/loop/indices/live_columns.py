@@ -129,7 +129,7 @@ class MotionCurves:
         self._motions: deque[tuple[int, LiveColumns]] = deque(maxlen=MOST)
         self._number = 0
         self._first = self._next = 0
-        """``_first``: first sample of the last motion. ``_next``: its next sample."""
+        """``_first``: first sample of the last motion. ``_next``: next sample of this motion."""
         self._seen = -1
         """``_next`` at the last call of :meth:`take`; -1 if the last motion began after that call."""
 

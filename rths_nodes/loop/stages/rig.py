@@ -52,7 +52,7 @@ class RigStage:
     after a ``pause``. ``ticks`` includes the ticks of pauses. ``stopping`` is true from the first sample of the
     safe stop on. ``refused`` is true if the last Command exceeded a limit.
 
-    The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; other parts
+    The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values, but other parts
     receive tared values. Raises ConfigError if a real rig is not armed, or if a number in the scenario is
     impossible.
     """

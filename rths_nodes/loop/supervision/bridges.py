@@ -8,8 +8,8 @@ Spencer 2012, case (d): floor accelerations wrong by 150 %). Therefore the motio
     CommandBridge    late Command: straight line through the last two Commands
 
 A message is valid for its own sample only. A late message is not sent, but the line or the series continues from
-its values. When the source of the motion changes, the difference between old and new motion fades out
-(:class:`Fading`) in displacement, velocity and acceleration.
+its values. The difference between old and new motion fades out (:class:`Fading`) in displacement,
+velocity and acceleration when the source of the motion changes.
 
 In a :class:`Pause` the rig slows down to rest, waits for the late message, and joins the motion again.
 """

@@ -201,7 +201,7 @@ class Monitor:
         return max(steep, key=_size), max(relative, key=_size)
 
     def doubtful(self, errors: Array) -> NDArray[np.intp]:
-        """Return the positions of energy errors ``(n,)`` J that exceed the limit for some input energy."""
+        """Return the indices of energy errors ``(n,)`` J that exceed the limit for some input energy."""
         return np.flatnonzero(~(np.abs(errors) <= self._within))
 
     def breaks(self, errors: Array, values: Array) -> bool:

@@ -3,7 +3,7 @@
 
 Impossible values are refused when a scenario is loaded or run. Doubtful values are cautions: ``rths check`` prints
 them, an operator signs them on a real rig, and the report lists them. ``validate`` of a section checks values
-within the section; ``fits`` and ``cautions`` (``core/parameters.py``) check a component.
+within the section. ``fits`` and ``cautions`` (``core/parameters.py``) check a component.
 """
 
 from __future__ import annotations
