@@ -3,7 +3,7 @@
 
 ``RigClock`` measures times. ``LockstepWindow`` or ``SignsOfLife`` supervises the observers. ``StopRequests``
 receives stop requests. ``TickGate`` decides when a tick may run. ``AfterMeasurement`` publishes the messages after
-a Measurement. ``Arming`` begins the test, ``Completion`` ends it.
+a Measurement. ``Arming`` begins the test, and ``Completion`` ends it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of the numerical part: the integrator publishes Targets, the compensator turns them into Commands.
+"""Nodes of the numerical part: the integrator publishes Targets, and the compensator converts them to Commands.
 
 The integrator receives the forces of the rig. The compensator receives Targets and Measurements, and bridges late
 Targets.

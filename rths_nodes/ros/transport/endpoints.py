@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishers and subscriptions that handle messages as bytes, polled without an executor, their filters and QoS.
+"""Publishers and subscriptions that handle messages as bytes, polled without an executor, with filters and QoS.
 
 A filter accepts messages from peers of this run. Others are dropped and counted. Trip requests have their own
 filter. The middleware provides the gid (identifier) of a message's publisher, and the ROS graph its node. Until
