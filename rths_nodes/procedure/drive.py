@@ -428,7 +428,7 @@ class RigDrive:
         self._brake(DriveOutcome(reason or self.alarm, tripped=bool(reason) or action != HOLD))
 
     def judgement(self, command: Array) -> tuple[str, str, str]:
-        """Return the reason to stop the rig, and reason and action of an exceeded level, or empty strings.
+        """Return the reason to stop the rig, and the reason and action of an exceeded level, or empty strings.
 
         An exceeded limit or level sets the ``alarm`` until the next Measurement.
         """

@@ -76,7 +76,7 @@ class GuidedMotion:
     _begun: Steps[object] | None = None
 
     def step(self, measured: Measurement, command: Array) -> Array | None:
-        """Return the next command ``(n_axes,)`` after ``command`` and ``measured``, or None at the end."""
+        """Return the next command ``(n_axes,)`` m or N after ``command`` and ``measured``, or None at the end."""
         try:
             if self._begun is None:
                 self._begun = self.steps(command.copy())
@@ -121,7 +121,7 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return velocities to the start (m/s): of the small move or, without a small move, SLOW times the limit."""
+    """Return velocities to the start (m/s): of the small move, or SLOW times the limit without a small move."""
     rows = [(axis.rig_axis and axis.rig_axis.small_move, axis.limits) for axis in scenario.axes.values()]
     return np.array([move.velocity if move else SLOW * limits.velocity for move, limits in rows])
 

@@ -364,7 +364,7 @@ class RungPort(PortBefore):
         self._tared = command.command.copy()
 
     def _zero_of(self, modes: bytes) -> Array:
-        """Return the zero of commands in ``modes``, ``(n_axes,)``."""
+        """Return the zero of commands in ``modes``, ``(n_axes,)`` m or N."""
         tares = self.handover.tares
         return np.asarray(np.where(by_force(modes), tares.force, tares.command)) if modes else tares.command
 

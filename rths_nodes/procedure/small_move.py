@@ -398,7 +398,7 @@ def judge(
         _at_rest(rig, first, checks)
     rows = stiffnesses(moves)
     for move in moves:
-        if not (move.ended or move.complete):  # stopped, perhaps before its first rest
+        if not (move.ended or move.complete):  # the move was stopped, perhaps before its first rest
             continue
         axis = _AxisJudge(rig, move, checks[rig.names[move.index]])
         if move.ended:

@@ -5,7 +5,7 @@ The commissioning process shares the socket of the process that it kills, and re
 brakes. A new session measures where the rig rests if the port has no listener.
 
 An axis moves with constant velocity v when its commands end. After ``since``, the last sample that the far end
-received, it may continue at v, and then brakes with the deceleration a. It comes to rest after ceil(v / (a dt))
+received, the axis may continue at v, and then brakes with the deceleration a. It rests after ceil(v / (a dt))
 further samples. All counts are samples of the rig's own counter.
 """
 
