@@ -79,7 +79,8 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
 def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) -> None:
     """Check the ``result`` of ``near_connect``. A negative result is an error number of ``near_open``.
 
-    Raises ConfigError if no session was opened or the rig contradicts ``port``, KeyboardInterrupt after a stop.
+    Raises ConfigError if no session was opened or the rig contradicts ``port``, and KeyboardInterrupt after a
+    stop.
     """
     if result < 0:
         raise unusable(params.local_port, os.strerror(-result))
