@@ -92,8 +92,8 @@ class Operating:
     def lead(self, code: str, name: str) -> str:
         """Let the person ``name``, who typed the ``code``, lead the test. Disarm the rig and return a token.
 
-        Raises ConfigError if the code or the name is invalid. The code is compared before any limit applies:
-        wrong codes never delay a correct code.
+        Raises ConfigError if the code or the name is invalid. The code is compared before any limit applies,
+        so wrong codes never delay a correct code.
         """
         typed = code.upper().translate(LOOKALIKES)
         with self._lock:
