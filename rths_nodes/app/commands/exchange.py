@@ -203,9 +203,9 @@ def export_command(options: arguments.Options) -> None:
     folder, inputs = Path(options.out), [Path(path) for path in options.recording]
     recordings = [recording for path in inputs for recording in _recordings(path)]
     if len(set(names := [name for name, _ in recordings])) < len(names):
-        raise ConfigError(f"two recordings have the same name: {', '.join(names)}")
+        raise ConfigError(f"two recordings have the same name: {', '.join(names)}. Export them one by one")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"--out {folder}: exists and is not an empty folder")
+        raise ConfigError(f"--out {folder}: exists and is not an empty folder; give a new folder")
     runs = {name: _read(path) for name, path in recordings}
     if empty := [f"{name}: has no samples to export" for name, recorded in runs.items() if not len(recorded.time)]:
         raise ConfigError(*empty)

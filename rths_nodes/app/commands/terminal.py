@@ -44,7 +44,7 @@ def check_writable(path: Path) -> None:
     folder = path.absolute().parent
     check_makable(path)
     if not folder.is_dir() and folder != Path(RUNS).absolute():
-        raise ConfigError(f"{path}: the folder {path.parent} does not exist")
+        raise ConfigError(f"{path}: the folder {path.parent} does not exist. Create it, or correct the path")
 
 
 def check_makable(path: Path) -> None:

@@ -228,7 +228,7 @@ class SocketOperator:
                     f"({error.strerror}). Start rths test --socket"
                 ) from None
             if (peer := Credentials.of(connection)).user != self._user:
-                raise ConfigError(f"{peer} has taken the name of the operator socket")
+                raise ConfigError(f"{peer} has taken the name of the operator socket. End that process")
             try:
                 with suppress(OSError):  # the peer may answer and close before it reads the request
                     _send(connection, request)

@@ -161,7 +161,7 @@ def expected_rms(scenario: Scenario) -> float:
     """Return the smallest expected rms displacement of an axis, m. Raises ConfigError without a structure."""
     assembly = Assembly(scenario)
     if assembly.structure is None:
-        raise ConfigError("structure: is missing, so the expected motion is unknown. Set rms, in m")
+        raise ConfigError("structure: missing, so the expected motion is unknown. Set rms, in m")
     return float(np.std(axes_of(assembly, reference_displacement(assembly)), axis=0).min())
 
 
@@ -169,7 +169,7 @@ def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
     """Return the default upper frequency of the periodic fit, Hz. Raises ConfigError if there is no structure."""
     structure = Assembly(scenario).structure
     if structure is None:
-        raise ConfigError("structure: is missing, so its frequencies are unknown. Set fit_up_to, in Hz")
+        raise ConfigError("structure: missing, so its frequencies are unknown. Set fit_up_to, in Hz")
     mass, _, stiffness = combined(structure)
     frequency = float(some_modes(mass, stiffness, 1)[0][0]) / (2.0 * np.pi)
     return min(band[1], BEYOND_MODE * frequency)
