@@ -463,7 +463,7 @@ class RigSession(GuardedRig):
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
         """Use these offsets as the zero of the test.
 
-        ``hash`` must be the hash of the offsets. Forces are tared only if ``unloaded`` is true.
+        ``hash`` must be the offsets' hash. Forces are tared only if ``unloaded`` is true.
         """
         taken = self.taken
         assert taken is not None

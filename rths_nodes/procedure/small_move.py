@@ -697,7 +697,7 @@ def compare(
 
 
 def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
-    """Return the stiffness (N/m) of each axis, as shown by small moves of the scenario's models."""
+    """Return the stiffness (N/m) of each axis in small moves of the scenario's models."""
     if (model := _model(scenario)) is None:
         return {}
     bounded, zero = copy(rig), np.zeros(len(rig.names))
