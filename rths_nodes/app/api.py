@@ -121,7 +121,7 @@ def run(
     ------
     ConfigError
         If the input is invalid, if the engine cannot run the test, or if ``engine="compiled"`` cannot translate a
-        kernel to C; the message then names the line.
+        kernel to C. In the last case, the message names the line.
 
     Examples
     --------

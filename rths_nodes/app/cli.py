@@ -33,7 +33,7 @@ GROUPS = {
     "create and look up": ("new", "schema", "list", "params", "layouts", "cite"),
 }
 """Sub-commands by purpose. The module of the command NAME defines ``NAME_arguments(add)`` and
-``NAME_command(options)``. The latter returns the exit code; None means 0."""
+``NAME_command(options)``. The latter returns the exit code (None: 0)."""
 COMMANDS = [name for group in GROUPS.values() for name in group]
 MODULES = {
     "procedures": ("test", "commission"),
@@ -45,7 +45,7 @@ MODULES = {
     "studies": ("compare", "study", "tune", "scoreboard"),
     "lookup": ("schema", "list", "params", "cite"),
 }
-"""Commands of each module that is not named after its command."""
+"""Commands of the modules that are not named after a command."""
 MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
 REPLACED = {
     "characterise": "rths identify --for rig_file",

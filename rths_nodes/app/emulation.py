@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Emulated rig for the port ``udp``: the receiver of a laboratory rig, connected to the scenario's simulated rig.
 
-The receiver is the C code that also runs in the laboratory. In lockstep each tick waits for its command, and the
-results are bit-identical to the results with the port ``simulator``.
+The receiver is the C code that also runs in the laboratory. Each tick waits for its command in lockstep, and the
+results are then bit-identical to the results with the port ``simulator``.
 
 A misbehaviour of the rig or its network is written KIND@SAMPLE or KIND@SAMPLE:N. A planted fault is not reported:
 commissioning must detect it.
@@ -192,7 +192,7 @@ LONGEST_S = 9.9
 
 
 class Planted:
-    """Planted faults. Raises ConfigError for an unknown fault, or for swapped axes on a rig with a single axis."""
+    """Planted faults. Raises ConfigError for an unknown fault, or for swapped sensors on a rig with one axis."""
 
     def __init__(self, kinds: Sequence[str], n_axes: int) -> None:
         for kind in kinds:
@@ -296,7 +296,7 @@ def receiver_limits(limits: Limits, away: float, gains: calibration.Gains) -> Re
 def receiver_loads(
     axes: Mapping[str, Axis], gains: Sequence[calibration.Gains], moved: Sequence[str], dt: float
 ) -> list[ReceiverLoad]:
-    """Return the controller's force loop of each axis, in port units; an empty loop if the controller has none."""
+    """Return the controller's force loop of each axis in port units, or an empty loop if there is none."""
     names, loads = list(axes), list[ReceiverLoad]()
     for axis, gain in zip(axes.values(), gains, strict=True):
         far, control = load_of(axis), axis.force_control
@@ -324,7 +324,7 @@ def receiver_loads(
 
 
 class Controllers:
-    """Controllers of pistons; a piston without a controller follows its command.
+    """Controllers of the pistons. A piston without a controller follows its command.
 
     Raises ConfigError if a law is not ``servo_valve``.
     """
@@ -357,7 +357,7 @@ class Controllers:
     def led(self, command: Array, modes: bytes, shown: Measurement, shut: bool) -> Array:
         """Return the positions of all pistons, ``(n_axes,)`` m, after the Measurement ``shown``.
 
-        ``command`` is in m, or N in force control. If ``shut`` is true, the valves are shut.
+        ``command`` is in m, or in N under force control. ``shut`` shuts the valves.
         """
         position = command.copy()
         for index, valve in self._valves:
@@ -375,7 +375,7 @@ class Controllers:
 
 
 class Switches:
-    """Positions of the switches that were turned at the rig: interlock, pressure, cable. Thread-safe."""
+    """Positions of the rig's switches (interlock, pressure, cable) that were turned. Thread-safe."""
 
     def __init__(self) -> None:
         self.position: dict[str, str] = {}
@@ -428,7 +428,7 @@ class Session(NamedTuple):
 class Emulator:
     """Emulates the rig of ``scenario`` for the port ``udp``, and serves one session after another.
 
-    ``port`` 0 selects a free UDP port. With ``own_clock`` the rig does not wait for commands. Raises ConfigError
+    ``port`` 0 selects a free UDP port. The rig does not wait for commands if ``own_clock``. Raises ConfigError
     if the rig cannot be emulated or the UDP port is not available.
     """
 
@@ -532,7 +532,7 @@ class Emulator:
         self._turned(self.switches.at(0))
 
     def serve(self, ended: Callable[[], bool]) -> Session | None:
-        """Serve one session and return its outcome; None if ``ended()`` is true before the session begins."""
+        """Serve one session and return its outcome, or None if ``ended()`` is true before the session begins."""
         self._begin()
         while self._receiver.state_number == datagrams.IDLE:
             if ended():
@@ -550,7 +550,7 @@ class Emulator:
                     pacer()
                     self._tick(pacer, ended)
                 elif not self._step(ended):
-                    pacer = Pacer(self.scenario.dt, 0)  # once the rig stops, commands no longer set the ticks
+                    pacer = Pacer(self.scenario.dt, 0)  # a stopping rig receives no commands that set ticks
                     pacer.start()
         receiver = self._receiver
         never = "ended by the operator" if ended() else "the test never began"

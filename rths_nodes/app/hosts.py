@@ -55,7 +55,7 @@ class RunResult:
     timing: Data
     integrator: Data = field(default_factory=dict)
     messages: Data | None = None
-    """Lost messages by topic, and whether the recording is complete; None if there was no recorder."""
+    """Lost messages by topic, and whether the recording is complete. None if there was no recorder."""
     recording: Path | None = None
     run: Run | None = None
     notes: list[str] = field(default_factory=list)
@@ -63,9 +63,9 @@ class RunResult:
     faults: tuple[str, ...] = ()
     engine: str = ""
     assembly: Assembly | None = field(default=None, repr=False)
-    """Second, unused assembly of the scenario after a run with kernels; None after any other run."""
+    """Second, unused assembly of the scenario after a run with kernels. None after any other run."""
     delays: list[Delay] = field(default_factory=list, repr=False)
-    """Delays of the measured displacements, by axis; only after a ``brief`` run with kernels, otherwise empty."""
+    """Delays of the measured displacements, by axis. Empty unless the run was ``brief`` and used kernels."""
 
     @property
     def ending(self) -> str:
@@ -120,9 +120,9 @@ def run(
 
     ``values`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
     memory. A ``brief`` run may omit histories that no index needs. While nodes start, ``starting`` is called with
-    a text that lists the missing nodes. The test stops safely once ``interrupted()`` returns true; without
-    ``interrupted``, signals stop the test. ``port`` is an open port of a procedure. ``preferred`` is the engine if
-    no option sets an engine. If kernels cannot run the test, it runs stage by stage. Raises ConfigError if the
+    a text that lists the missing nodes. The test stops safely once ``interrupted()`` returns true. Signals stop
+    the test if ``interrupted`` is None. ``port`` is an open port of a procedure. ``preferred`` is the engine if no
+    option sets an engine. The test runs stage by stage if kernels cannot run it. Raises ConfigError if the
     scenario or an option is invalid.
     """
     if interrupted is None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Standard output and standard error that never fail, so that printing cannot affect a test.
 
-After a failed write, all further output is dropped.
+All further output is dropped after a failed write.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def same_person(*names: str) -> bool:
 
 @dataclass
 class CommissioningRow:
-    """One trial of a commissioning. Fields are strings with units; ``stated`` is the expected behaviour.
+    """One trial of a commissioning. Fields are strings with units. ``stated`` is the expected behaviour.
 
     ``speed`` is also shown as a fraction of the limit. ``resolution`` is the smallest difference that the trial
     can show. Both are empty in files of version 0.9.0.
@@ -96,7 +96,7 @@ class Commissioning:
     rig: str
     rig_hash: str
     build: str
-    """Build that the receiver reported; empty if it reported none."""
+    """Build that the receiver reported, or empty."""
     port: str
     operator: str
     second_person: str
@@ -104,7 +104,7 @@ class Commissioning:
     versions: dict[str, str] = field(default_factory=dict)
     rows: list[CommissioningRow] = field(default_factory=list)
     rig_kind: str = ""
-    """``REAL RIG`` or ``EMULATED``; empty in version 0.9.0."""
+    """``REAL RIG`` or ``EMULATED``. Empty in version 0.9.0."""
     description: str = ""
     controller: str = ""
     axes: dict[str, AxisHardware] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class Commissioning:
 
     @property
     def done(self) -> datetime | None:
-        """Time of the commissioning; None if ``date`` is not a time with an offset from UTC."""
+        """Time of the commissioning, or None if ``date`` is not a time with an offset from UTC."""
         try:
             done = datetime.fromisoformat(self.date)
         except ValueError:

@@ -110,9 +110,9 @@ class Loop:
     ) -> Outcome:
         """Run the test and return its outcome. ``progress(sample)`` is called once per integration step.
 
-        ``begin`` starts the connected stages at a later sample and returns the Measurement of this sample. Once
-        ``interrupted()`` returns true, the test stops safely. While the run waits for external programs,
-        KeyboardInterrupt is raised instead.
+        ``begin`` starts the connected stages at a later sample and returns the Measurement of this sample. The
+        test stops safely once ``interrupted()`` returns true. KeyboardInterrupt is raised instead while the run
+        waits for external programs.
         """
         self._sinks, self._interrupted = sinks, interrupted
         try:

@@ -273,8 +273,8 @@ class FaultyStream(Generic[T]):
     """Applies ``faults`` to the stream ``name`` of messages of type ``T`` (bytes or a sample type).
 
     Faults of other streams are ignored. ``corrupt(message, random)`` returns the message with a flipped bit, or
-    None if it is then unreadable. ``poison(message, value, field)`` returns the message with a value that is not
-    finite.
+    None if this message is unreadable. ``poison(message, value, field)`` returns the message with a value that is
+    not finite.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ class FaultyStream(Generic[T]):
             if sample >= first:
                 messages = [(changed, late + more) for sent, late in messages for changed, more in passage(sent)]
         for changed, late in messages:
-            # a stream keeps the order of messages, so that a late message delays later messages
+            # a stream keeps its order: a late message delays later messages
             due = max(sample + late, self._queue[-1][0] if self._queue else 0)
             self._queue.append((due, changed))
 

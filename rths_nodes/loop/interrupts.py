@@ -34,10 +34,10 @@ Handler = Callable[[int], None]
 
 
 def handle_stop_signals(action: Handler) -> dict[int, Any]:
-    """Call ``action(number)`` for every stop signal; return the previous handlers by signal number.
+    """Call ``action(number)`` for every stop signal. Return the previous handlers by signal number.
 
-    An ignored SIGHUP (``nohup``) stays ignored. Otherwise, after SIGHUP, output to the closed terminal is
-    discarded so that it cannot disturb the stop. Outside the main thread, do nothing and return an empty dict.
+    An ignored SIGHUP (``nohup``) stays ignored. After any other SIGHUP, output to the closed terminal is discarded
+    so that it cannot disturb the stop. Do nothing and return an empty dict outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
@@ -69,7 +69,7 @@ def stop_signals_handled(action: Handler) -> Iterator[None]:
 def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether a stop was requested. A second request raises KeyboardInterrupt.
 
-    With ``resend``, the first signal is raised again after the ``with`` block, for the previous handler.
+    ``resend`` raises the first signal again after the ``with`` block, for the previous handler.
     """
     asked: list[tuple[int, float]] = []
 
@@ -107,8 +107,8 @@ def raised_at_once() -> Iterator[Callable[[], None]]:
 def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Exit with ``code`` at a stop request during the ``with`` block, which imports modules.
 
-    If ``reported()`` is true, the parent process already has the reason, and the exit code is 0. KeyboardInterrupt
-    is not raised, because a module could replace this exception during its import.
+    The exit code is 0 if ``reported()`` is true, because the parent process already has the reason.
+    KeyboardInterrupt is not raised, because a module could replace this exception during its import.
     """
 
     def leave(_: int) -> None:

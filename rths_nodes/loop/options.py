@@ -34,7 +34,7 @@ OVER_KERNELS = KERNELS, COMPILED
 ONE_NODE, NODE_PER_AXIS = ACTUATOR_NODES = ("one", "per_axis")
 
 RELIABLE, BEST_EFFORT = RELIABILITIES = ("reliable", "best_effort")
-"""Delivery of the loop's messages. With ``reliable``, lost messages are sent again."""
+"""Delivery of the loop's messages. Only ``reliable`` sends lost messages again."""
 
 SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
 

@@ -57,11 +57,11 @@ class Pacer:
 
     @property
     def slack(self) -> int:
-        """Time to the next tick, ns; negative if the tick has passed."""
+        """Time to the next tick, ns (negative if the tick has passed)."""
         return self.due - self._now()
 
     def __call__(self) -> int:
-        """Wait for the next tick; return the number of missed periods."""
+        """Wait for the next tick. Return the number of missed periods."""
         now = self._now()
         self._owed += (now - self._looked) * REST_PERCENT // 100
         ahead = self.due - now

@@ -63,7 +63,7 @@ def moves(name: str) -> bool:
 
 @dataclass
 class AxisOffsets:
-    """Mean and rms scatter of displacement (m) and force (N) at rest; active ``command`` or NaN if unknown."""
+    """Mean and rms scatter of displacement (m) and force (N) at rest, and active ``command`` (NaN if unknown)."""
 
     displacement: float
     displacement_scatter: float
@@ -109,7 +109,7 @@ class AxisChecks:
     late: float | None = None
     lost_motion: float | None = None
     force_loop: str = ""
-    """Result of the check of the controller's force loop with a small force; empty without a force loop."""
+    """Result of the check of the controller's force loop with a small force. Empty without a force loop."""
     ratios: dict[str, float] = field(default_factory=dict)
     """Measured stiffness divided by expected stiffness, by source of the expectation: specimen or integrator."""
     beside: dict[str, float] = field(default_factory=dict)
@@ -126,7 +126,7 @@ TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socke
 
 @dataclass
 class Act:
-    """Act that an operator requested, and its result. ``refused`` is the reason for a refusal; otherwise empty."""
+    """Act that an operator requested, and its result. ``refused`` is the reason for a refusal, or empty."""
 
     time: str
     act: str
@@ -169,12 +169,12 @@ class RungRecord:
     scenario_hash: str = ""
     offsets_hash: str = ""
     outcome: str = ""
-    """Finished, held, tripped, failed or interrupted; refused if the rung did not begin; empty during the rung."""
+    """Finished, held, tripped, failed or interrupted. Refused if the rung did not begin, empty during the rung."""
     reason: str = ""
     samples: int = 0
     wall_s: float = 0.0
     recording: str = ""
-    """Folder of the recording, relative to the folder of the procedure; empty without a recording."""
+    """Folder of the recording, relative to the folder of the procedure, or empty without a recording."""
     compared_with: str = ""
     differences: dict[str, float] = field(default_factory=dict)
     peaks: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -188,9 +188,9 @@ class RungRecord:
     longest_gap: float = 0.0
     """Longest time of consecutive missed and bridged periods, s."""
     max_bridge: float | None = None
-    """Largest ``longest_gap`` of a valid rung, s; None in older records."""
+    """Largest ``longest_gap`` of a valid rung, s. None in older records."""
     counts: str = ""
-    """Operator who accepted the rung although it is not valid; otherwise empty."""
+    """Operator who accepted the rung although it is not valid, or empty."""
     inputs: dict[str, str] = field(default_factory=dict)
     """Hashes of the files that the scenario names, by path."""
     code: str = ""
@@ -201,7 +201,7 @@ class RungRecord:
 
     @property
     def not_valid(self) -> str:
-        """Reason why a finished rung is not valid; otherwise empty."""
+        """Reason why a finished rung is not valid, or empty."""
         return self._late.not_valid(self.samples) if self.outcome == "finished" else ""
 
     @property
@@ -239,7 +239,7 @@ class UnloadingRecord:
 
 @dataclass
 class HeldRecord:
-    """State of a held or tripped rig; last displacements (m from the test's zero) and forces (N) by axis."""
+    """State of a held or tripped rig, with last displacements (m from the test's zero) and forces (N) by axis."""
 
     time: str
     state: str
@@ -284,16 +284,16 @@ class ProcedureRecord:
     checks: dict[str, AxisChecks] = field(default_factory=dict)
     rungs: list[RungRecord] = field(default_factory=list)
     mandates: list[Data] = field(default_factory=list)
-    """Mandates for runs of rung h; written only by versions up to 0.9.0."""
+    """Mandates for runs of rung h, written only by versions up to 0.9.0."""
     unloading: list[UnloadingRecord] = field(default_factory=list)
     held: list[HeldRecord] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
     """Version and commit of the package, combined hashes of code and input files, and build of the receiver."""
     simulated: str = ""
-    """``simulated`` or ``emulated`` if the port has no real actuators; empty for a real rig."""
+    """``simulated`` or ``emulated`` if the port has no real actuators, empty for a real rig."""
     rig_kind: str = ""
-    """REAL RIG, EMULATED or SIMULATED; empty in records of version 0.9."""
+    """REAL RIG, EMULATED or SIMULATED. Empty in records of version 0.9."""
     axis_names: dict[str, str] = field(default_factory=dict)
     """Display names of the axes, by name in the scenario."""
     laboratory: str = ""
@@ -342,7 +342,7 @@ REHEARSAL = " to its rehearsal"
 
 
 def largest(differences: Mapping[str, float]) -> float:
-    """Return the largest difference, preferably from the rehearsal; 0 without differences, inf for NaN."""
+    """Return the largest difference, preferably from the rehearsal (0 without differences, inf for NaN)."""
     of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
     return max(
         (math.inf if math.isnan(value) else value for value in of_rehearsal or differences.values()), default=0.0

@@ -74,7 +74,7 @@ def summary(digests: Mapping[str, str]) -> str:
 
 @cache
 def version() -> str:
-    """Return the version of this package. In a checkout, add the commit, and a remark if files have changed."""
+    """Return the version of this package, in a checkout with the commit and a remark if files have changed."""
     commit = _git("rev-parse", "HEAD") if _git("ls-files", "--", "__init__.py") else ""
     if not commit:
         return __version__
@@ -104,7 +104,7 @@ def information(
     library: str = "",
     recorded: bool = True,
 ) -> dict[str, str]:
-    """Return the strings, by name, that are stored at the start of a run; if ``recorded``, also the scenario."""
+    """Return the strings, by name, that are stored at the start of a run. ``recorded`` adds the scenario."""
     layout = {"actuator_nodes": actuator_nodes, "engine": engine, "library": library}
     injected = " ".join(faults)
     sections = scenario.data().items() if recorded else ()

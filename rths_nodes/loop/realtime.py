@@ -47,12 +47,12 @@ def not_scheduled(problem: str) -> str:
 
 @contextmanager
 def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
-    """Use real-time settings in the ``with`` block if ``wanted``; yield a list with one text per refused setting.
+    """Use real-time settings in the ``with`` block if ``wanted``. Yield a list with one text per refused setting.
 
     All threads are changed, because threads of the middleware do not inherit the scheduling. Real-time scheduling
     must not be used in lockstep, because under SCHED_FIFO the kernel throttles a process that never sleeps. A
-    process that hangs would block its processor. ``Starving`` is raised in this process; if it continues, the
-    kernel kills it.
+    process that hangs would block its processor. ``Starving`` is raised in this process. The kernel kills the
+    process if it continues.
     """
     refused: list[str] = []
     if not wanted:
@@ -63,8 +63,8 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     gc.disable()
     with ExitStack() as stack:
         stack.callback(gc.enable)
-        stack.callback(gc.unfreeze)  # Otherwise the middleware's garbage would never be freed.
-        _guard(stack)  # Before other settings, because a middleware thread can hang once its scheduling changes.
+        stack.callback(gc.unfreeze)  # otherwise the middleware's garbage would never be freed
+        _guard(stack)  # before other settings: a middleware thread can hang once its scheduling changes
         if problem := _lock_memory(stack):
             refused.append(not_locked(problem))
         if problem := _keep_awake(stack):
@@ -123,7 +123,7 @@ def _keep_awake(stack: ExitStack) -> str:
 def _guard(stack: ExitStack) -> None:
     """Limit the CPU time without sleep under real-time scheduling.
 
-    If a SIGXCPU has another cause (RLIMIT_CPU, the operator), the previous handler receives it.
+    The previous handler receives a SIGXCPU with another cause (RLIMIT_CPU, the operator).
     """
     _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
     killed = KILLED_S * 1_000_000 if hard == resource.RLIM_INFINITY else min(hard, KILLED_S * 1_000_000)

@@ -46,7 +46,7 @@ class LateData:
 
     @classmethod
     def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
-        """Return late periods for sorted numbers of bridged ``samples`` of ``dt`` s; no period was missed."""
+        """Return late periods for sorted numbers of bridged ``samples`` of ``dt`` s, without missed periods."""
         count = longest = length = 0
         previous = -1
         for sample in samples:
@@ -187,7 +187,7 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
 
 
 def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:
-    """Return a message if the round trip to ``peer`` exceeds 1 + ``depth`` samples of ``dt`` s; else empty."""
+    """Return a message if the round trip to ``peer`` exceeds 1 + ``depth`` samples of ``dt`` s, or no text."""
     within = (1 + depth) * dt
     if not exchanges:
         return ""

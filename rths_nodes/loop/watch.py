@@ -194,8 +194,8 @@ Numbers = tuple[float, ...]
 class Sample(NamedTuple):
     """Sensor sample of the watcher, or state message of the test: arrival (s), counter, and values of each axis.
 
-    Displacements and commands are in m, forces in N. The sensors have no commands; during force control a command
-    is NaN.
+    Displacements and commands are in m, forces in N. The sensors have no commands. A command is NaN during force
+    control.
     """
 
     at: float
@@ -255,7 +255,7 @@ class Watch:
             self._paced = sample
         if (seconds := sample.at - self._paced.at) > COUNTED_S:
             rate, self._paced = (sample.counter - self._paced.counter) / seconds, sample
-            if abs(rate - self._rate) > RATE_ERROR * self._rate:  # velocities would be wrong
+            if abs(rate - self._rate) > RATE_ERROR * self._rate:  # a wrong rate gives wrong velocities
                 self.end(f"the watcher's sensors count {rate:.0f} samples per second instead of {self._rate:g}")
         self._own.append(sample)
         self._before.append(sample)
@@ -313,7 +313,7 @@ class Watch:
         if last is not None and statement.counter == last.counter:
             if statement[2:4] != last[2:4]:
                 self.end(f"the test published different values for sample {statement.counter}")
-            return  # repeated message
+            return  # the message is repeated
         if last is not None and statement.counter < last.counter:
             self.end(f"the counter of the test decreased from {last.counter} to {statement.counter}")
             return
@@ -328,7 +328,7 @@ class Watch:
     def _count(self, statement: Sample) -> None:
         """Compare the test's counter with the watcher's clock while the rig moves.
 
-        A busy test computer sends messages late. The counter later catches up, at most to its largest earlier
+        A busy test computer sends messages late. The counter then catches up, at most to its largest earlier
         lead.
         """
         ahead = statement.counter / self._servo_rate - statement.at
@@ -372,7 +372,7 @@ class Watch:
         self.ended = self.ended or reason
 
     def judge(self, now: float) -> str:
-        """Compare messages due at ``now`` (s); return the reason for the end of the pulse, or an empty string."""
+        """Compare messages due at ``now`` (s). Return the reason for the end of the pulse, or an empty string."""
         suspended = now - self._judged_at
         self._judged_at = now
         if self.ended or not self._own:
@@ -507,7 +507,7 @@ def pulses(period: float) -> Iterator[bytes]:
 class PulseListener:
     """Receives the pulses. ``closed`` is true from the first pulse until a timeout of ``patience`` (s).
 
-    After a timeout, ``opened`` remains true.
+    ``opened`` remains true after a timeout.
     """
 
     def __init__(self, patience: float) -> None:

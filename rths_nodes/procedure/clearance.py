@@ -3,8 +3,8 @@
 
 Offsets are the sensor readings at the zero of the test. Displacements and commands of a test are relative to the
 offsets. Forces are relative to the offsets only if the operator has declared the specimen unloaded. Offsets that
-are subtracted (tares) are bounded, because a larger tare indicates a wrong zero of the sensor. For displacements
-the bound applies to the difference from the controller's active command, if this command can be read, otherwise to
+are subtracted (tares) are bounded, because a larger tare indicates a wrong zero of the sensor. The bound for
+displacements applies to the difference from the controller's active command or, if this command cannot be read, to
 the displacement.
 """
 
@@ -113,7 +113,7 @@ class Offsets:
         return remarks
 
     def tares(self, reach: Array | None = None) -> Tares:
-        """Return the zero of the test; ``reach`` is the largest displacement from this zero, ``(n_axes,)`` m."""
+        """Return the zero of the test. ``reach`` is the largest displacement from this zero, ``(n_axes,)`` m."""
         force = self.force if self.unloaded else np.zeros(len(self.force))
         free = np.full(len(self.names), math.inf)
         return Tares(self.displacement, force, self.held, free if reach is None else reach)
@@ -133,7 +133,7 @@ CHANNELS = ("displacement", "force")
 class ToSign:
     """Item that the operator must sign for, with its ``name`` and its text ``words``.
 
-    ``axis`` is empty for a caution about the scenario; ``channel`` is empty except for the scale of a sensor.
+    ``axis`` is empty for a caution about the scenario. ``channel`` is empty except for the scale of a sensor.
     """
 
     name: str
@@ -167,7 +167,7 @@ class Clearance:
         self._signed = self.signed_cautions
 
     def signed_before(self, earlier: Mapping[str, str]) -> None:
-        """Copy signatures of earlier tests on the rig; ``earlier`` maps the text of an item to a signature."""
+        """Copy signatures of earlier tests on the rig. ``earlier`` maps the text of an item to a signature."""
         for caution in self.cautions:
             if caution.words in earlier and caution.words not in self._signed:
                 self._signed.add(caution.words)

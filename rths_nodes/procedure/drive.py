@@ -5,7 +5,7 @@ Values are untared, in the coordinates of the axes. The first command is the act
 the measured position if that command cannot be read. The command changes only in a motion (``motions.py``), in the
 safe stop of a motion, or if the rig does not follow (``following.py``).
 
-Before each motion, a digital output of the rig (horn or lamp) may warn for some seconds.
+A digital output of the rig (horn or lamp) may warn for some seconds before each motion.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PATIENCE_S = 10.0
 
 
 class HoldLoop:
-    """Calls ``tick`` in a thread every ``interval`` s; continuously if the interval is 0, never if None.
+    """Calls ``tick`` in a thread every ``interval`` s (0: continuously, None: never).
 
     Between :meth:`borrow` and :meth:`give_back` another thread drives the rig. ``failed`` receives the error that
     ends the loop.
@@ -156,7 +156,7 @@ def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = l
 
 
 def awaited(port: Port, sleep: Callable[[float], None], lost_if_nan: bool) -> Measurement:
-    """Return the next Measurement. If ``lost_if_nan``, NaN in all displacements raises PortError."""
+    """Return the next Measurement. ``lost_if_nan`` raises PortError for NaN in all displacements."""
     wait = port.wait or sleep
     while not port.ready():
         wait(0.001)  # polling interval, if the port cannot wait
@@ -170,7 +170,7 @@ class RigDrive:
     """Drives the rig of ``scenario`` at ``port``: holds it, and moves it along guided motions.
 
     ``measured`` is the last Measurement, and ``command`` ``(n_axes,)`` m the last command. ``alarm`` is the reason
-    not to move the rig now, and ``broken`` the reason why the drive has ended; both may be empty. ``braking``
+    not to move the rig now, and ``broken`` the reason why the drive has ended. Both may be empty. ``braking``
     receives the reason for a stop. Each of ``receivers`` receives every Measurement.
     """
 
@@ -186,7 +186,7 @@ class RigDrive:
         self.port, self.realtime = port, realtime
         self._scenario, self._clock, self.receivers, self._braking = scenario, clock, list(receivers), braking
         self.mishap: DriveOutcome | None = None
-        """Outcome of an aborted motion of the current act; None if no motion was aborted."""
+        """Outcome of an aborted motion of the current act, or None if no motion was aborted."""
         self.curves = MotionCurves([axis.limits.of_force for axis in scenario.axes.values()], scenario.servo_rate)
         self.loss = LossWatch(scenario)
         self.alarm = self.broken = ""
@@ -251,7 +251,7 @@ class RigDrive:
                 raise ConfigError(reason)
             return
         for name, position in zip(axes, measured.tolist(), strict=True):
-            if not abs(position) <= (stroke := axes[name].limits.stroke):  # NaN is refused, too
+            if not abs(position) <= (stroke := axes[name].limits.stroke):  # also refuses NaN
                 raise ConfigError(
                     f"axes.{name}: displacement = {position:g} m: must be within +- {stroke:g} m, because the "
                     "active command of the controller cannot be read, and the rig would be held at this position"
@@ -301,7 +301,7 @@ class RigDrive:
         return rejected_command(axes, active, self.command) or command_mismatch(axes, active, at_rest)
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
-        """Move the rig along ``motion``. After a safe stop, no motion begins before :meth:`ready` is called.
+        """Move the rig along ``motion``. No motion begins after a safe stop before :meth:`ready` is called.
 
         Errors of ``begins`` are raised before any motion.
         """
@@ -320,11 +320,11 @@ class RigDrive:
         return outcome
 
     def stop(self, reason: str) -> None:
-        """Stop the current or the next motion safely; the first reason is kept. Thread-safe."""
+        """Stop the current or the next motion safely. The first reason is kept. Thread-safe."""
         self._asked = self._asked or reason
 
     def ready(self) -> None:
-        """Permit the motions of an act; clear earlier stops. The caller holds the machine's lock."""
+        """Permit the motions of an act, and clear earlier stops. The caller holds the machine's lock."""
         self._asked, self.mishap = "", None
         self.loss.accept(self.port.hydraulics)
 
@@ -409,7 +409,7 @@ class RigDrive:
         self._before_modes, self._sent_modes = b"", (b"", b"")
 
     def held(self, before: Array, last: Array, modes: tuple[bytes, bytes]) -> tuple[Array, Array]:
-        """Return the last two commands ``(n_axes,)`` in m; the position of the axis replaces a command in N."""
+        """Return the last two commands ``(n_axes,)`` in m. The position of the axis replaces a command in N."""
         return held_places((before.copy(), last.copy()), modes, 0, self.loss.places.last - self.shift)
 
     def _end(self) -> None:
@@ -428,7 +428,7 @@ class RigDrive:
         self._brake(DriveOutcome(reason or self.alarm, tripped=bool(reason) or action != HOLD))
 
     def judgement(self, command: Array) -> tuple[str, str, str]:
-        """Return the reason to stop the rig, and reason and action of an exceeded level; empty strings if none.
+        """Return the reason to stop the rig, and the reason and action of an exceeded level, or empty strings.
 
         An exceeded limit or level sets the ``alarm`` until the next Measurement.
         """
@@ -443,7 +443,7 @@ class RigDrive:
         return failed or beyond, level, action
 
     def take_back(self, before: Array, last: Array) -> None:
-        """Take the port back after the last two commands of a run, ``before`` and ``last``; brake and hold."""
+        """Take the port back after the last two commands of a run, ``before`` and ``last``. Brake and hold."""
         self._before, self.command = before, last
         self._over.clear()
         self._motion = None
@@ -496,7 +496,7 @@ class MotionWarning:
         self.section = warning_of(scenario, drive.port)
         self.left = 0.0
         self._start: Array | None = None
-        """Command ``(n_axes,)`` m before the motion while the output is on; otherwise None."""
+        """Command ``(n_axes,)`` m before the motion while the output is on, otherwise None."""
 
     @property
     def text(self) -> str:
@@ -507,11 +507,11 @@ class MotionWarning:
     def begin(self, act: str, stopped: Callable[[], str], held: bool) -> None:
         """Switch the output on before ``act``, and wait for the warning time. The caller must call :meth:`off`.
 
-        If ``held`` is true, the drive holds the rig and counts samples; otherwise a rung holds the rig. Raises
+        The drive holds the rig and counts samples if ``held`` is true. Otherwise a rung holds the rig. Raises
         ActRefused if ``stopped`` returns a reason, or if the rig can no longer be held.
         """
         section, drive, reason = self.section, self._drive, ""
-        assert section is not None  # callers check this
+        assert section is not None  # checked by the callers
         if self._start is not None:
             raise ActRefused(f"{act}: {section.output} is on, because another motion begins")
         self._start = drive.command

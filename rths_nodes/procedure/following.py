@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that a rig follows its commands, closely in slow motions, and that its sensors move with the rig.
 
-If the interlock is open, the pressure is off, or the controller itself drives the rig, actuators do not follow,
-and may later jump to the external command. While the rig does not follow, the command therefore moves to the
-position of the rig at every tick, within velocity and stroke, so that closing the interlock moves nothing. If the
-pressure has only dropped to low, the command moves to this position once.
+Actuators do not follow, and may later jump to the external command, if the interlock is open, the pressure is off
+or the controller itself drives the rig. While the rig does not follow, the command therefore moves to the position
+of the rig at every tick, within velocity and stroke, so that closing the interlock moves nothing. The command
+moves to this position once if the pressure has only dropped to low.
 
 An open interlock may be only a signal. A rig that still follows would then run ahead of its command, because of
-the static error of its loop. The command therefore waits, moves to the position of the rig, and waits again. If an
-axis has moved with its command, this command moves no further.
+the static error of its loop. The command therefore waits, moves to the position of the rig, and waits again. The
+command of an axis that has followed moves no further.
 
 ``slow_error`` bounds the tracking error in slow motions.
 """
@@ -100,8 +100,8 @@ class LossWatch:
     """Determines from each Measurement whether the rig of ``scenario`` follows its commands.
 
     ``reason`` is the reason why the rig does not follow, or an empty string. ``count`` is the number of losses,
-    and ``last`` the last reason. ``pressure`` and control ``modes`` are the initial values. If an axis is
-    force-controlled, modes and active commands are ignored.
+    and ``last`` the last reason. ``pressure`` and control ``modes`` are the initial values. Modes and active
+    commands are ignored if an axis is force-controlled.
     """
 
     def __init__(self, scenario: Scenario, pressure: int = HYDRAULICS_NOT_TOLD, modes: bytes = b"") -> None:
@@ -123,7 +123,7 @@ class LossWatch:
         self._from = self._trial = self._sum = np.zeros(0)
         self._follows = np.zeros(0, bool)
         self._measured: deque[Array] = deque(maxlen=self.taken_after + 1)
-        """Last displacements, ``(n_axes,)`` m; NaN at and beyond the end of a sensor's range."""
+        """Last displacements, ``(n_axes,)`` m, or NaN at and beyond the end of a sensor's range."""
         self._missed: Array | None = None
         """Displacement minus command at rest of a following rig, m. None after motion, NaN for commands in N."""
 
@@ -171,10 +171,10 @@ class LossWatch:
         return self._elsewhere
 
     def next(self, command: Array, shift: Array) -> Array | None:
-        """Return the next command after ``command``, towards the position of the rig; None if the rig follows.
+        """Return the next command after ``command``, towards the position of the rig, or None if the rig follows.
 
-        ``shift`` ``(n_axes,)`` m is the displacement minus the command at rest. If the rig was lost at rest
-        and with pressure, the measured difference replaces ``shift`` for commands in m.
+        ``shift`` ``(n_axes,)`` m is the displacement minus the command at rest. The measured difference replaces
+        ``shift`` for commands in m if the rig was lost at rest and with pressure.
         """
         if not self.reason:
             return None
@@ -209,7 +209,7 @@ class LossWatch:
         return np.zeros_like(way)
 
     def joined(self, way: Array) -> bool:
-        """Return whether the axes can move the distance ``way`` ``(n_axes,)`` m in one tick."""
+        """Return true if the axes can move the distance ``way`` ``(n_axes,)`` m in one tick."""
         return bool((np.abs(way) <= self._step).all())
 
 
@@ -235,7 +235,7 @@ class _Axis:
         """Tracking error at the first sample, m."""
         fastest = max((motion.velocity for motion in (rig.small_move, rig.unloading) if motion), default=0.0)
         self._least = LEAST_ERROR
-        if checks is None:  # before the small move, which has tighter guards
+        if checks is None:  # the small move has tighter guards
             move = rig.small_move.displacement if rig.small_move else 0.0
             self._least = max(LEAST_ERROR, move, LATE_S * fastest)
         self._lag = (results.late or 0.0) * fastest
@@ -253,8 +253,8 @@ class _Axis:
     def why(self, command: float, displacement: float, force: float, slow: bool, window: bool) -> str:
         """Return the reason if the axis does not follow its ``command``, otherwise an empty string.
 
-        The error of a ``slow`` motion is bounded. If ``window`` is true, the axis may be at the position of any
-        command of the last LATE_S seconds.
+        The error of a ``slow`` motion is bounded. The axis may be at the position of any command of the last
+        LATE_S seconds if ``window`` is true.
         """
         travel, settled = self._moved.stuck(command, displacement), self._moved.settled
         if travel is not None and self._known:  # the small move has its own guards
@@ -284,7 +284,7 @@ class _Axis:
     def mute(self, displacements: Sequence[float], force: float) -> str:
         """Return a warning if the load cell seems dead, otherwise an empty string.
 
-        The force of a dead load cell changes in neither direction of motion; a force on a plateau changes in one
+        The force of a dead load cell changes in neither direction of motion. A force on a plateau changes in one
         direction. The expected force is based on the small moves and the ``displacements`` (m) of all axes.
         """
         if self._pushed is None:
@@ -316,13 +316,13 @@ class Following:
         self.warnings: list[str] = []
 
     def slow(self, command: Array, measured: Measurement) -> str:
-        """Return the reason to stop a slow motion, or an empty string; ``command`` ``(n_axes,)`` m is untared."""
+        """Return the reason to stop a slow motion, or an empty string. ``command`` ``(n_axes,)`` m is untared."""
         return self._why(command, measured, True)
 
     def test(self, command: Command, shown: Measurement, paused: bool) -> str:
         """Return the reason to stop a test, or an empty string.
 
-        ``command`` is relative to the zero of the test; the Measurement ``shown`` is untared. ``paused`` is true
+        ``command`` is relative to the zero of the test. The Measurement ``shown`` is untared. ``paused`` is true
         while the test comes to rest, rests, or returns.
         """
         return self._why(command.command + self._held, shown, paused, command.control_mode, in_test=True)

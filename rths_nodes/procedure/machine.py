@@ -40,7 +40,7 @@ ARROWS: dict[State, tuple[State, ...]] = {
     State.HELD: (State.RESUMING, State.POSITIONING, State.UNLOADING, State.FINISHED, State.TRIPPED),
     State.RESUMING: (State.RUNNING, State.STOPPING),
     State.UNLOADING: (State.HELD, State.STOPPING),
-    State.TRIPPED: (State.HELD, State.FINISHED),  # HELD by the act ``acknowledge``
+    State.TRIPPED: (State.HELD, State.FINISHED),  # HELD after the act ``acknowledge``
     State.FINISHED: (),
 }
 """Successors of each state. Only a checked rig may change from referenced to positioning."""
@@ -82,7 +82,7 @@ class Seen:
         return f"state {names.get(self.state, 'unknown')}, stop count {self.stops}"
 
 
-@dataclass(eq=False)  # two acts are never the same
+@dataclass(eq=False)  # two acts are never equal
 class ActUnderWay:
     machine: SessionMachine
     stopped: str = ""
@@ -141,9 +141,9 @@ class SessionMachine:
 
     @contextmanager
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
-        """Context manager of an act. An act inside another act is part of the outer act; one stop ends both.
+        """Context manager of an act. An act inside another act is part of the outer act, and one stop ends both.
 
-        Raises ActRefused if the number of stops or the state differs from ``seen``. The comparison and the begin
+        Raises ActRefused if the number of stops or the state differs from ``seen``. The comparison and the start
         of the act share a lock, so that no stop can occur in between.
         """
         if (outer := self.under_way) is not None:

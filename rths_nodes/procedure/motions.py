@@ -35,7 +35,7 @@ Guard = Callable[[Measurement], str]
 """Function that returns the reason to end a ramp, or an empty string."""
 
 WINDOW_S = 0.05
-"""Length of a window, s. At rest, the means of two windows agree within the noise."""
+"""Length of a window, s. The means of two windows agree within the noise at rest."""
 AVERAGED_S = 0.5
 LONGEST_S = 2.0
 """Longest wait for rest, s. Values that still change after this time are used, with a remark."""
@@ -66,7 +66,7 @@ class GuidedMotion:
     """Motion along the generator from ``steps``, which returns the ``result``. ``watch`` may stop the motion.
 
     ``steps`` receives the last command before the motion, because a lost rig may have moved since the request.
-    ``modes`` returns the control modes in the last command, one byte per axis; empty bytes mean displacement.
+    ``modes`` returns the control modes in the last command, one byte per axis. Empty bytes mean displacement.
     """
 
     steps: Callable[[Array], Steps[object]]
@@ -76,7 +76,7 @@ class GuidedMotion:
     _begun: Steps[object] | None = None
 
     def step(self, measured: Measurement, command: Array) -> Array | None:
-        """Return the next command ``(n_axes,)`` after ``command`` and ``measured``, or None at the end."""
+        """Return the next command ``(n_axes,)`` m or N after ``command`` and ``measured``, or None at the end."""
         try:
             if self._begun is None:
                 self._begun = self.steps(command.copy())
@@ -97,7 +97,7 @@ def hold(command: Array, samples: int) -> Steps[list[Measurement]]:
 def bounded_ramp(start: Array, goal: Array, velocity: Array, acceleration: Array, dt: float) -> Iterator[Array]:
     """Yield the commands from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m.
 
-    All axes move for the same time. ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis; ``dt`` is the
+    All axes move for the same time. ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis. ``dt`` is the
     period, s. Raises ConfigError unless positions are finite and bounds positive.
     """
     if not (np.isfinite(start).all() and np.isfinite(goal).all()):
@@ -121,7 +121,7 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return velocities to the start (m/s): of the small move; if there is none, SLOW times the limit."""
+    """Return velocities to the start (m/s): of the small move, or SLOW times the limit without a small move."""
     rows = [(axis.rig_axis and axis.rig_axis.small_move, axis.limits) for axis in scenario.axes.values()]
     return np.array([move.velocity if move else SLOW * limits.velocity for move, limits in rows])
 
@@ -154,7 +154,7 @@ class QuasiStatic:
     """Generates ramps and rests of the rig of ``scenario``, which is at ``command`` ``(n_axes,)`` m.
 
     ``fine`` holds smallest steps (m) and force ranges (N), for a closer check of rest than with the limits.
-    ``modes`` are the control modes in the last command, one byte per axis; empty bytes mean displacement.
+    ``modes`` are the control modes in the last command, one byte per axis. Empty bytes mean displacement.
     """
 
     def __init__(self, scenario: Scenario, command: Array, fine: tuple[Array, Array] | None = None) -> None:
@@ -168,10 +168,10 @@ class QuasiStatic:
         self._still = STILL * sizes if fine is None else STILL_BY_STEP * np.array(fine)
 
     def ramp(self, goal: Array, velocity: Array, guard: Guard = lambda measured: "") -> Steps[str]:
-        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s; in force control N and N/s.
+        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s (N and N/s in force control).
 
-        Return the reason for which ``guard`` ended the ramp early, or an empty string. After an early end,
-        all axes brake in the same time, on the line of the ramp. The acceleration of commands in N is not limited.
+        Return the reason for which ``guard`` ended the ramp early, or an empty string. All axes brake in the same
+        time after an early end, on the line of the ramp. The acceleration of commands in N is not limited.
         """
         most = np.where(by_force(self.modes), np.inf, self._acceleration) if self.modes else self._acceleration
         before, self.trace = self.command, []
@@ -193,7 +193,7 @@ class QuasiStatic:
         return (yield from self.stand())
 
     def stand(self) -> Steps[Stand]:
-        """Hold until displacement and force are at rest; return the means of both."""
+        """Hold until displacement and force are at rest. Return the means of both."""
         yield from self._hold(self._late)
         last = yield from self._window(WINDOW_S)
         resting = False

@@ -187,7 +187,7 @@ class ArmedRung:
         return [f"since rung {self.name} was armed, {change}" for change in changes]
 
     def hold(self, reason: str) -> None:
-        """Pause until :meth:`resume`. If the time ratio is 1, end the rung instead and hold the rig."""
+        """Pause until :meth:`resume`. End the rung instead, and hold the rig, if the time ratio is 1."""
         if self.scenario.time_ratio == 1:
             self.requests.stop(reason)
             return
@@ -203,7 +203,7 @@ class ArmedRung:
         """Complete the record ``written``, and enter the state after the run."""
         session, written, holds, broken = self._session, self.written, self._holds(), self._session.drive.broken
         written.outcome, written.reason = outcome.outcome, outcome.reason
-        written.samples = outcome.samples or written.samples  # a runner may set the number and then raise
+        written.samples = outcome.samples or written.samples  # set by a runner that raised
         written.remarks += holds + self._following.warnings
         session.record.deviations += [f"rung {self.name}: {hold}" for hold in holds]
         with session.lock:
@@ -312,7 +312,7 @@ class RungPort(PortBefore):
         """Do nothing: the procedure has already armed the watchdog."""
 
     def release(self) -> None:
-        """Return the port to the procedure. Thread-safe; further calls do nothing."""
+        """Return the port to the procedure. Further calls do nothing. Thread-safe."""
         with self._turn:
             if self.given_back or not self._begun:
                 self.given_back = True
@@ -330,7 +330,7 @@ class RungPort(PortBefore):
         return self._opened
 
     def begin(self) -> None:
-        """Let the run drive the rig; Measurement 0 of the run is the procedure's last Measurement."""
+        """Let the run drive the rig. Measurement 0 of the run is the procedure's last Measurement."""
         if self.given_back:
             raise PortError("the port of a rung serves only one run, and this run has ended")
         drive = self._drive
@@ -364,7 +364,7 @@ class RungPort(PortBefore):
         self._tared = command.command.copy()
 
     def _zero_of(self, modes: bytes) -> Array:
-        """Return the zero of commands in ``modes``, ``(n_axes,)``."""
+        """Return the zero of commands in ``modes``, ``(n_axes,)`` m or N."""
         tares = self.handover.tares
         return np.asarray(np.where(by_force(modes), tares.force, tares.command)) if modes else tares.command
 

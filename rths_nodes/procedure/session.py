@@ -79,7 +79,7 @@ class Act:
     Each of the ``guards`` returns a reason to refuse the act, or an empty string. ``needed`` and ``optional`` are
     names of arguments. ``motion`` has the states during and after a guided motion. The operator can intervene in a
     ``lasting`` act. An ``at_once`` act is also possible during another act and in a held rung. Other nodes may
-    request an ``anybody`` act. If the act ``commits``, ``do`` evaluates the guards and takes effect under one
+    request an ``anybody`` act. ``do`` of an act that ``commits`` evaluates the guards and takes effect under one
     lock.
     """
 
@@ -227,7 +227,7 @@ class GuardedRig(rungs.RungRig):
     def why_not(self, act: str, early: bool = False) -> str:
         """Return the reason why ``act`` is not possible, or an empty string.
 
-        If ``early`` is true and the act ``commits``, check only the state.
+        Check only the state if ``early`` is true and the act ``commits``.
         """
         with self.lock:
             self._leave_start()
@@ -257,7 +257,7 @@ class GuardedRig(rungs.RungRig):
     def _leave_start(self) -> None:
         """Leave a state at rest if the rig or the clock has ended this state.
 
-        If another thread holds the lock, do nothing; after a failure of the drive, wait for the lock.
+        Do nothing if another thread holds the lock, but wait for the lock after a failure of the drive.
         """
         if self.state not in AT_REST or not self.lock.acquire(blocking=bool(self.drive.broken)):
             return
@@ -305,7 +305,7 @@ class GuardedRig(rungs.RungRig):
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Context manager of the motions of ``act``: enter its state ``motion[0]``, and at the end ``motion[1]``.
 
-        After a stop or an error, the state becomes HELD or TRIPPED instead. ``begins`` is called when the first
+        The state becomes HELD or TRIPPED instead after a stop or an error. ``begins`` is called when the first
         motion begins. A refusal before the first motion changes nothing.
         """
         drive, (state, then), entered = self.drive, ACTS[act].motion, False
@@ -347,11 +347,11 @@ class RigSession(GuardedRig):
     """One procedure on a rig, recorded in ``record``, and its acts in order."""
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
-        """Perform ``act`` for operator ``by``, requested from source ``way``; return the result as text.
+        """Perform ``act`` for operator ``by``, requested from source ``way``. Return the result as text.
 
         Only acts of MEANWHILE run during another act. Thread-safe. Raises ActRefused (a ConfigError) if the act is
-        not possible or was stopped, or if the situation differs from ``seen``. If the record cannot be written, an
-        act that moves the rig does not begin, but acts of HEARD are performed.
+        not possible or was stopped, or if the situation differs from ``seen``. An act that moves the rig does not
+        begin if the record cannot be written, but acts of HEARD are performed.
         """
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
@@ -404,7 +404,7 @@ class RigSession(GuardedRig):
 
     @Act((State.IDLE,), lasting=True)
     def connect(self) -> str:
-        """Open the port; the controller's active command becomes the first command.
+        """Open the port, with the controller's active command as the first command.
 
         Return position, force, hydraulics and interlock as text. Raises ConfigError if opening fails.
         """
@@ -451,7 +451,7 @@ class RigSession(GuardedRig):
             self.record.controller = told_of(self.drive)
 
     def rest_of(self, state: State, reason: str) -> records.HeldRecord:
-        """Return the last measured position and force of each axis; store the controller's state in the record."""
+        """Return the last measured position and force of each axis. Store the controller's state in the record."""
         self._record_controller()
         measured, names = self.drive.measured, tuple(self.scenario.axes)
         zero = Tares.none(len(names)) if self.offsets is None else self.offsets.tares()
@@ -463,7 +463,7 @@ class RigSession(GuardedRig):
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
         """Use these offsets as the zero of the test.
 
-        ``hash`` must be their hash. Forces are tared only if ``unloaded`` is true.
+        ``hash`` must be the offsets' hash. Forces are tared only if ``unloaded`` is true.
         """
         taken = self.taken
         assert taken is not None
@@ -555,7 +555,7 @@ class RigSession(GuardedRig):
         """Run the armed rung.
 
         The rung is recorded first. ``runner`` then runs its scenario on the session's port, and the rung is
-        disarmed. Raises ActRefused if a file or the code has changed since arming; the rung then stays armed.
+        disarmed. Raises ActRefused if a file or the code has changed since arming. The rung then stays armed.
         """
         armed = self.rung  # a stop in another thread may disarm the rung
         if armed is not None and records.RUNGS[armed.name].moves:
@@ -592,7 +592,7 @@ class RigSession(GuardedRig):
 
     @Act((State.RUNNING,), (rung_continues,), optional=("reason",), at_once=True, anybody=True)
     def hold(self, reason: str = "") -> None:
-        """Bring the rig to rest; a test in slow time can be resumed."""
+        """Bring the rig to rest, from which a test in slow time can be resumed."""
         with self.lock:
             self.begin("hold")
             assert self.rung is not None
@@ -612,7 +612,7 @@ class RigSession(GuardedRig):
 
     @Act(_ALL, optional=("reason",), at_once=True, anybody=True)
     def stop(self, reason: str = "") -> None:
-        """Stop whatever moves.
+        """Stop all motion.
 
         Acts under way can no longer move or arm the rig. Thread-safe.
         """

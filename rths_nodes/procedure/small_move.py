@@ -8,7 +8,7 @@ increases with the displacement. Wrong signs of both displacement and command ca
 The scenario's specimen models make the same moves and give the expected stiffness, because a rate-dependent
 specimen is not as stiff as its parameters state. The ratio of measured to expected stiffness shows a wrong scale.
 
-If the controller closes the force loop of an axis, a small force follows, which verifies sign and scale of
+A small force follows if the controller closes the force loop of an axis. This force verifies sign and scale of
 commands in N, and bumpless changes of mode.
 """
 
@@ -46,7 +46,7 @@ LOUDEST = 8.0
 SEEN = 6.0
 """Smallest significant change of a mean, in standard deviations of the change."""
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
-"""Smallest significant changes: ``LEAST_WAY`` of displacement, as a fraction of the travel; ``LEAST_FORCE`` of
+"""Smallest significant changes. ``LEAST_WAY``: of displacement, as a fraction of the travel. ``LEAST_FORCE``: of
 force, as a fraction of the load cell's range."""
 
 STAGES = (0.25, 0.5, 1.0)
@@ -70,7 +70,7 @@ SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator
 
 
 def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[str, AxisChecks]:
-    """Move each axis out and back by its small move; return the findings by axis.
+    """Move each axis out and back by its small move. Return the findings by axis.
 
     Raises ConfigError before any motion if the rig file does not bound the move, or if the move is too small
     compared with the scatter of the ``offsets``.
@@ -119,7 +119,7 @@ def section_of(rig: RigAxis | None, section: str) -> str:
 
 @dataclass
 class AxisMove:
-    """Move of the axis at ``index`` in ``direction`` (1 or -1), with its rests; the first rest precedes the move.
+    """Move of the axis at ``index`` in ``direction`` (1 or -1), with its rests. The first rest precedes the move.
 
     ``out`` and ``back`` are the forces ``(n_axes,)`` N at each sample of outward and return motion. ``ended`` is
     the reason for an early end, or an empty string.
@@ -341,7 +341,7 @@ ALIKE = 0.03
 
 
 def stiffnesses(moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
-    """Return the tangent stiffness matrix (N/m) of axes with complete moves; empty if it cannot be computed.
+    """Return the tangent stiffness matrix (N/m) of axes with complete moves, empty if it cannot be computed.
 
     Rows are the axes whose force changes, columns the axes that move.
     """
@@ -381,7 +381,7 @@ OTHER_WAY = (
     "The force also changes in the wrong direction, so check the sign of command (or the signs of both sensors)"
 )
 FOLLOWS = 0.3
-"""Smallest ratio of displacement to command for an axis that follows; lost motion is excluded."""
+"""Smallest ratio of displacement to command for an axis that follows, without lost motion."""
 CLOSELY = 0.1
 """Largest relative difference between displacement and command that causes no remark."""
 
@@ -398,7 +398,7 @@ def judge(
         _at_rest(rig, first, checks)
     rows = stiffnesses(moves)
     for move in moves:
-        if not (move.ended or move.complete):  # stopped, perhaps before its first rest
+        if not (move.ended or move.complete):  # the move was stopped, perhaps before its first rest
             continue
         axis = _AxisJudge(rig, move, checks[rig.names[move.index]])
         if move.ended:
@@ -697,7 +697,7 @@ def compare(
 
 
 def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
-    """Return the stiffness (N/m) of each axis that small moves of the scenario's models show."""
+    """Return the stiffness (N/m) of each axis in small moves of the scenario's models."""
     if (model := _model(scenario)) is None:
         return {}
     bounded, zero = copy(rig), np.zeros(len(rig.names))
@@ -716,7 +716,7 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
 
 
 def _model(scenario: Scenario) -> Rig | None:
-    """Return the scenario's rig, or its specimens at the commands of their axes; None without models."""
+    """Return the scenario's rig, or its specimens at the commands of their axes, or None without models."""
     ideal = registry.load("actuator", "pure_delay").Params(delay=0.0)
     try:
         if scenario.rig is None:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unloading of the specimen to zero force in steps, within bounds of travel and velocity.
 
-After each step the rig rests, and the forces F are measured. The next step d is a damped Newton step of all axes
+The rig rests after each step, and the forces F are measured. The next step d is a damped Newton step of all axes
 together, so that axes of one specimen do not load each other:
 
     d = -a J^-1 F,    J <- J + (dF - J d) d^T / (d^T d)
 
 The factor a damps the step, and dF is the change of force. J is the tangent of forces with respect to commands. It
 is measured with a small step of each axis towards less force, and updated with the secant of each step (Broyden
-1965), which also fits a yielded specimen. If the forces do not decrease, or the permitted travel is reached,
-unloading ends without moving back. Axes that carry weight are unloaded last.
+1965), which also fits a yielded specimen. Unloading ends without moving back if the forces do not decrease, or if
+the permitted travel is reached. Axes that carry weight are unloaded last.
 
 A load cell may fail unnoticed. Within the travel of the small move, the force must therefore respond with the
 stiffness of that move. Otherwise the operator can sign for a motion to positions (:func:`goal_of`).
@@ -41,7 +41,7 @@ Places = NDArray[np.intp]  # indices of axes
 FIRST_STEP = 0.02
 """First step of an axis, as a fraction of the travel."""
 BLIND = 0.25
-"""If there is no small move: travel within which the force must respond, as a fraction of the whole travel."""
+"""Travel within which the force must respond if there is no small move, as a fraction of the whole travel."""
 BLIND_STEP = 0.25
 """Step before the force has responded, as a fraction of the travel within which the force must respond."""
 IN_MOTION = 2.0
@@ -60,12 +60,12 @@ UNKNOWN = (
 LARGEST_STEP = 0.125
 """Largest step, as a fraction of the permitted travel."""
 DAMPING = 0.7
-"""Fraction of the Newton step that is taken; the specimen may stiffen along the step."""
+"""Fraction of the Newton step that is taken, because the specimen may stiffen along the step."""
 NEAR = 3.0
 """Ratio of force to tolerance below which the full Newton step is taken."""
 AIM = 0.05
-"""Ratio of force to tolerance at which unloading ends. If this ratio cannot be reached, a force within its
-tolerance suffices."""
+"""Ratio of force to tolerance at which unloading ends. A force within its tolerance suffices if this ratio cannot
+be reached."""
 LEAST_SEEN = 0.05
 """Smallest significant change of a force, as a fraction of the tolerance."""
 FALLS = 0.97
@@ -264,7 +264,7 @@ class Way:
     def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
         """Return the reason if a force does not respond to axes that have ``moved`` (m), or an empty string.
 
-        ``change`` and ``noise`` of the forces are in N; ``faster`` is the change of velocity, m/s.
+        ``change`` and ``noise`` of the forces are in N. ``faster`` is the change of velocity, m/s.
         """
         tangent = np.where(np.isfinite(self._tangent), self._tangent, 0.0)
         expected = tangent @ moved
@@ -353,7 +353,7 @@ class Way:
             )
 
     def _first_step(self, index: int, active: Places) -> Steps[None]:
-        """Move the axis towards less force until the force responds; write the axis's column of the tangent."""
+        """Move the axis towards less force until the force responds. Write the axis's column of the tangent."""
         start, before = self._walk.command, self._force
         direction = -np.sign(before[index]) or 1.0
         step = length = self._step[index]

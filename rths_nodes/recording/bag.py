@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings: rosbag2 directories (MCAP and ``metadata.yaml``), written and read without ROS.
 
-During a test :class:`Writer` appends to a journal and passes it to the operating system every 0.1 s. A journal is
+:class:`Writer` appends to a journal during a test, and passes it to the operating system every 0.1 s. A journal is
 an append-only MCAP file (https://mcap.dev/spec) without chunks, index or footer. If the recorder is killed, at
 most the last 0.1 s is lost, and all complete records can be read.
 
 :func:`index` copies the records into an indexed file, writes ``metadata.yaml`` (rosbag2, version 9) and finally
-replaces the journal with the copy. ``close`` calls :func:`index`; after a crash, :func:`recover` does. A crash
-before the replacement leaves the journal unchanged. A damaged indexed file is rebuilt in the same way; the
-original is kept. :func:`read` reads both forms.
+replaces the journal with the copy. ``close`` calls :func:`index`, and :func:`recover` does so after a crash. A
+crash before the replacement leaves the journal unchanged. A damaged indexed file is rebuilt in the same way, and
+the original is kept. :func:`read` reads both forms.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def definition(kind: str) -> str:
 
 
 def type_hash(kind: str) -> str:
-    """Return the hash of a message type (``RIHS01_...``); an empty string if the type is not installed."""
+    """Return the hash of a message type (``RIHS01_...``), or an empty string if the type is not installed."""
     package, name = _split(kind)
     file = _installed(package, f"{name}.json")
     hashes = json.loads(file.read_text(encoding="utf-8"))["type_hashes"] if file else []
@@ -281,7 +281,7 @@ class Writer:
     def close(self, information: Mapping[str, str]) -> None:
         """Add the last ``information`` (outcome, reason, number of samples) and index the file.
 
-        Further calls do nothing. Raises RecordingError on failure; :func:`recover` can then recover the written
+        Further calls do nothing. Raises RecordingError on failure. :func:`recover` can then recover the written
         data.
         """
         if self._file.closed:
@@ -297,7 +297,7 @@ class Writer:
 class Inventory:
     """Collects the contents of a file from its records.
 
-    ``counts`` has the number of messages of each channel; ``stated`` has these numbers according to the index.
+    ``counts`` has the number of messages of each channel. ``stated`` has these numbers according to the index.
     """
 
     def __init__(self) -> None:
@@ -444,8 +444,8 @@ class _Copy(Inventory):
 def index(path: Path, target: Path | None = None, recovering: bool = False) -> Recovered:
     """Copy the complete records of ``path`` to an indexed file: ``target`` or, by default, ``path`` itself.
 
-    If ``recovering`` is true, the new file lists the losses. The copy needs constant memory, and additional disk
-    space. Raises RecordingError if the copy fails; ``path`` is then unchanged.
+    The new file lists the losses if ``recovering`` is true. The copy needs constant memory, and additional disk
+    space. Raises RecordingError if the copy fails. ``path`` is then unchanged.
     """
     target = target or path
     part = target.with_name(target.name + _PART)
@@ -608,12 +608,12 @@ def _bag(
 
 
 def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
-    """Index the journal of a killed recorder; ``directory`` may also be the file of the journal.
+    """Index the journal of a killed recorder. ``directory`` may also be the file of the journal.
 
-    A complete recording is not changed. Damaged parts are omitted and reported. With ``out``, the recording is
-    created in that directory, and the original is not changed. Raises ConfigError if there is no recording, if the
-    recording is in use or was made by another recorder, or if ``out`` contains a recording or the recording is
-    complete. Raises RecordingError if writing fails.
+    At most the ``metadata.yaml`` of a complete recording is rewritten. Damaged parts are omitted and reported. The
+    recording is created in the directory ``out``, unless None, and the original is not changed. Raises ConfigError
+    if the recording is missing, in use, or from another recorder. With ``out``, raises ConfigError also if ``out``
+    contains a recording or the recording is complete. Raises RecordingError if writing fails.
     """
     path = recording(directory)
     if out is not None:
@@ -645,7 +645,7 @@ def _check_own(path: Path, stream: IO[bytes]) -> None:
 
 
 def _undamaged(path: Path) -> Inventory | None:
-    """Return the contents of an indexed file; None if it is damaged, or differs from its index."""
+    """Return the contents of an indexed file, or None if it is damaged or differs from its index."""
     inventory = Inventory()
     try:
         complete = _summarised(path, inventory)

@@ -36,7 +36,7 @@ def write(result: Commissioning, path: Path) -> None:
 
 
 def keep_older(*paths: Path) -> list[Path]:
-    """Copy existing files; names of copies contain the modification time. Raises ConfigError if a copy fails."""
+    """Copy existing files. Names of copies contain the modification time. Raises ConfigError if a copy fails."""
     copies = []
     for path in filter(Path.exists, paths):
         changed = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d_%H%M%S")

@@ -30,7 +30,7 @@ def now() -> str:
 
 
 def write(path: Path, text: bytes) -> None:
-    """Atomically replace the file at ``path`` with ``text``. If OSError is raised, the file is unchanged."""
+    """Atomically replace the file at ``path`` with ``text``. The file is unchanged if OSError is raised."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}")
     try:
         with beside.open("wb") as stream:
@@ -71,7 +71,7 @@ def plain(value: object) -> Any:
     if isinstance(value, (list, tuple)):
         # copied, because another thread may modify the list
         return [plain(entry) for entry in list(value)]
-    if hasattr(value, "tolist"):  # numpy numbers and arrays
+    if hasattr(value, "tolist"):  # a numpy number or array
         return plain(value.tolist())
     if value is None or type(value) in (bool, int, float, str):
         return value

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """File of a procedure: ``procedure.yaml`` next to the recordings of its rungs, rewritten after every act.
 
-Numbers are in SI units, times in ISO 8601 with a UTC offset. The last line ends the YAML document (``...``); a
-truncated file lacks this line. During a procedure a locked file reserves space, so that the end can be recorded on
+Numbers are in SI units, times in ISO 8601 with a UTC offset. The last line ends the YAML document (``...``). A
+truncated file lacks this line. A locked file reserves space during a procedure, so that the end can be recorded on
 a full disk.
 """
 
@@ -67,7 +67,7 @@ class RecordFile:
             return self.path
 
     def _keep_room(self, size: int) -> None:
-        """Reserve space. An error of the first reservation is raised; later errors are ignored."""
+        """Reserve space. Raise an error of the first reservation, and ignore later errors."""
         if self._room is None:
             self._room = os.open(self.path.with_name(ROOM), os.O_RDWR | os.O_CREAT, 0o644)
             with contextlib.suppress(OSError):  # some file systems do not support locks
@@ -119,7 +119,7 @@ def of_recording(path: Path | str) -> OfProcedure | None:
 def last_moving(folder: Path | str) -> Path | None:
     """Return the recording of the last rung in ``folder`` that moved the rig.
 
-    If no rung moved the rig, return the last recording of a finished procedure. Return None for an unfinished
+    Return the last recording of a finished procedure if no rung moved the rig. Return None for an unfinished
     procedure, because a simulation is not its result.
     """
     folder = Path(folder)

@@ -40,7 +40,7 @@ _LENGTHS, _TRIED = 4, 8
 
 BATCH = 4096
 SPARSE, SILENT = 10, 100_000
-"""A history has at most ``SPARSE`` rows per received message, plus ``SILENT`` rows; other messages are skipped."""
+"""A history has at most ``SPARSE`` rows per received message, plus ``SILENT`` rows. Other messages are skipped."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
@@ -249,7 +249,7 @@ class _Contents:
     def _timing(self) -> dict[str, object]:
         try:
             return gathered(self._numbers)
-        except (AttributeError, TypeError, KeyError):  # damaged names
+        except (AttributeError, TypeError, KeyError):  # the names are damaged
             self._damaged["timing"] += 1
             return {}
 
@@ -277,7 +277,7 @@ def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> S
     """Return the checked scenario of a recording.
 
     Copies of files are searched below ``folders`` first. Components and parameters that are not installed here are
-    kept as recorded; building them raises an error with the reason. Raises ConfigError, beginning with ``origin``,
+    kept as recorded. Building them raises an error with the reason. Raises ConfigError, beginning with ``origin``,
     if the scenario is invalid.
     """
     data = parse(text, origin)

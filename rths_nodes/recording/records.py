@@ -168,8 +168,8 @@ class Contents:
     """Iterates once over the records of the data section of an MCAP file, including chunks.
 
     The iteration yields opcode and content, up to the end of the file's complete part. Damage raises
-    RecordingError; if ``lenient`` is true, a damaged chunk is skipped. ``size`` is the length of the valid part of
-    the file, bytes. After the iteration, ``damage`` describes the damage, and ``end`` is the end (byte) of the
+    RecordingError, but a damaged chunk is skipped if ``lenient`` is true. ``size`` is the length of the valid part
+    of the file, bytes. After the iteration, ``damage`` describes the damage, and ``end`` is the end (byte) of the
     complete part. ``lost_bytes`` is the number of bytes that were skipped or follow the end.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data of a test: arrays, scenario, indices and timing, independent of ROS; columns with units, and tables."""
+"""Data of a test (arrays, scenario, indices, timing), independent of ROS, with columns, units and tables."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Run:
     Arrays with one row per sample: ``time (n,)`` s; ``target``, ``command``, ``displacement``,
     ``true_displacement`` ``(n, n_axes)`` m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of
     measurement and command; ``compensator (n, len(compensator_names))``. ``command`` is the compensator's command.
-    Before the first command, and during a safe stop, ``target`` and ``command`` contain the applied command. In a
+    ``target`` and ``command`` contain the applied command before the first command and during a safe stop. In a
     brief run of a study, ``compensator`` has one row per report of the compensator, and there are no velocities,
     accelerations and restoring forces.
 
@@ -147,7 +147,7 @@ class Run:
     """Quantities of the updated model ``(n, len(updating_names))``, one row for each time in ``updating_time``."""
     notes: tuple[str, ...] = ()
     loads: Loads | None = None
-    """Data of the force axes, which the other arrays omit; None if there are no force axes."""
+    """Data of the force axes, which the other arrays omit, or None if there are no force axes."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ class Run:
 
     @property
     def incomplete(self) -> str:
-        """Number and range of the missing samples, as text; an empty string for a complete recording."""
+        """Number and range of the missing samples as text, or an empty string for a complete recording."""
         recorded, stated = len(self.time), self.information.get("samples", "")
         numbers = np.flatnonzero(self.missing)
         sent = int(stated) if recorded and stated.isdecimal() else 0
@@ -193,7 +193,7 @@ class Run:
 
     @property
     def not_valid(self) -> str:
-        """Reason why a finished test is not valid; otherwise an empty string."""
+        """Reason why a finished test is not valid, otherwise an empty string."""
         return self.late.not_valid(len(self.time) - 1) if self.outcome == "finished" else ""
 
     @property
@@ -208,7 +208,7 @@ class Run:
         return self.late.ending(self.outcome, len(self.time) - 1)
 
     def rates(self, values: Array) -> Array:
-        """Return the rates of ``values`` ``(n, ...)`` per second, ``(n - 1, ...)``; NaN across a hold or pause."""
+        """Return the rates of ``values`` ``(n, ...)`` per second, ``(n - 1, ...)``. NaN across a hold or pause."""
         rates = np.diff(values, axis=0) / self.scenario.dt
         rates[(self.flags[1:] & FLAG_SLOWED) > 0] = np.nan
         return rates
@@ -372,7 +372,7 @@ class Collector:
         self._updating.append((sample * self.scenario.dt, *values))
 
     def run(self, **results: Data) -> Run:
-        """Return the Run; ``results`` are its information, metrics, timing and results of the integrator."""
+        """Return the Run. ``results`` are its information, metrics, timing and results of the integrator."""
         learnt = np.array(self._updating).reshape(-1, 1 + len(self._names.updating))
         rows = self._whole
         if rows is None:

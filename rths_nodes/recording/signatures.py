@@ -54,7 +54,7 @@ class Signatures:
 
 
 def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
-    """Return the signatures for the rig file ``rig``, keyed by caution; empty if ``rig_hash`` has changed.
+    """Return the signatures for the rig file ``rig``, keyed by caution, or none if ``rig_hash`` has changed.
 
     Raises ConfigError if the signatures cannot be read.
     """

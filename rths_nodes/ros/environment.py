@@ -30,7 +30,7 @@ DOMAIN = "ROS_DOMAIN_ID"
 HIGHEST_DOMAIN = 232
 """Highest valid domain. Higher domains need ports above 65535, and Fast DDS then ends the process."""
 PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
-"""Variables that name the settings files of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
+"""Variables that name the settings files of Fast DDS 3 and 2. Fast DDS uses shared memory without a file."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
 ANSWER_S = 0.2
 KEYSTORE = "ROS_SECURITY_KEYSTORE"

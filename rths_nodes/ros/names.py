@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table of all topics: name, type, QoS, publishers and subscribers; endpoints of each node and their partners.
+"""Table of all topics (name, type, QoS, publishers, subscribers), and endpoints of each node with their partners.
 
 Endpoints of nodes, recordings and documentation use the table. This module does not import rclpy.
 """
@@ -41,7 +41,7 @@ NAMESPACE = options.NAMESPACE
 STOPS = ("stop", "trip")
 """Services of the actuator node that end a test in the state HELD or TRIPPED, respectively."""
 FORMER_TRIP = "emergency_stop"
-"""Former name (up to version 0.9.0) of the topic and service ``trip``; the next version does not accept it."""
+"""Former name (up to version 0.9.0) of the topic and service ``trip``. The next version does not accept it."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Topic:
     subscribers: tuple[str, ...]
     latched: bool = False
     depth: int = 10
-    """Queue depth of publishers; inboxes keep all messages."""
+    """Queue depth of publishers. Inboxes keep all messages."""
     stream: bool = False
-    """True for messages of the loop; the parameter ``reliability`` makes them reliable or best effort."""
+    """True for messages of the loop. The parameter ``reliability`` makes them reliable or best effort."""
     handshake: bool = False
     """True for messages that nodes publish even before they know the run."""
     recorded: bool = True
@@ -64,7 +64,7 @@ class Topic:
     """True for messages that only nodes on different machines exchange."""
     best_effort: bool = False
     section: str = ""
-    """Section of a scenario that requires this topic; empty if always required."""
+    """Section of a scenario that requires this topic, or empty if always required."""
     package: str = "rths_nodes"
 
     def wanted(self, scenario: object) -> bool:
@@ -224,7 +224,7 @@ class NodeLocation:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Publisher or subscription. If it is ``awaited``, the test waits for its ``partners`` (full names)."""
+    """Publisher or subscription. The test waits for the ``partners`` (full names) of an ``awaited`` endpoint."""
 
     key: str
     row: Topic
@@ -241,7 +241,7 @@ def endpoints(
     here: Sequence[str] = (),
     wanted: Callable[[Topic], bool] = lambda row: not row.section,
 ) -> list[Endpoint]:
-    """Return the endpoints of a node. ``here`` are the ``peers`` on this machine; empty if all are here."""
+    """Return the endpoints of a node. ``here`` has the ``peers`` on this machine, empty if all are here."""
     role, result = location.role, []
     for publishes, rows in ((True, published_by(role)), (False, subscribed_by(role))):
         for row in filter(wanted, rows):

@@ -86,7 +86,7 @@ class Arguments:
     def __call__(
         self, form: str, text: str, default: object = None, completer: Completer | None = None, **more: Any
     ) -> None:
-        """Add an argument. ``form`` is its name and metavar; the default is appended to the help ``text``."""
+        """Add an argument with name and metavar ``form``. The default is appended to the help ``text``."""
         name, _, metavar = form.partition(" ")
         if isinstance(default, (int, float)):
             more.setdefault("type", type(default))
@@ -277,7 +277,7 @@ def save_figure(options: Options, path: Path, draw: Function, *values: object) -
 
 
 def figure(options: Options) -> Path | None:
-    """Return the path of the figure file; None if ``--figure`` is not set.
+    """Return the path of the figure file, or None if ``--figure`` is not set.
 
     Raises ConfigError if an option of the figure is invalid or has no effect.
     """

@@ -472,7 +472,7 @@ class Rehearsal(RecordingSink):
 
 
 Rehearsals = Callable[[int], Rehearsal | None]
-"""Function that simulates the test with ``hops.depth``; it returns None if no simulation is possible."""
+"""Function that simulates the test with ``hops.depth``, or returns None if no simulation is possible."""
 
 
 # Other files
@@ -615,7 +615,7 @@ def _answers(path: Path) -> str:
 
 @cache
 def _kinds() -> tuple[Kind, ...]:
-    from rths_nodes.app.studies import competition  # imports scipy
+    from rths_nodes.app.studies import competition  # slow: imports scipy
 
     def of_params(name: str, cls: type, describe: Callable[[Path], str], command: str, *more: str) -> Kind:
         required = frozenset((*required_names(cls), *more))

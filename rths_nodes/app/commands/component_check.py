@@ -52,12 +52,12 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
 """Test for each family: the scenario, the section that receives the component, and further overrides."""
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
 INSIDE = 0.01
-"""Distance of a tried value from an exclusive bound, relative to the bound. If the bound is 0, the distance is
-relative to the value in effect."""
+"""Distance of a tried value from an exclusive bound, relative to the bound (to the value in effect if the bound
+is 0)."""
 
 
 class Drive(NamedTuple):
-    """Test of a family: ``build(params)`` returns a component, and ``step(component, sample)`` its outputs."""
+    """Test of a family: ``build(params)`` returns a component; ``step(component, sample)`` returns its outputs."""
 
     build: Callable[[AnyParams], Any]
     step: Function
@@ -84,7 +84,7 @@ def component_of(text: str) -> tuple[str, str] | None:
 
 
 def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
-    """Check a component with ``overrides`` (KEY=VALUE); yield results as text. Raises ConfigError on failure."""
+    """Check a component with ``overrides`` (KEY=VALUE). Yield results as text. Raises ConfigError on failure."""
     if family not in TESTS:
         raise ConfigError(f"{family}.{name}: cannot be checked alone; only components of {', '.join(TESTS)} can")
     data: Data = {"type": name} | REQUIRED.get(family, {})
@@ -141,7 +141,7 @@ def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) 
                 part = drive.build(from_data(type(params), parameters | {key: bound}, family))
                 _driven(drive, part, label)
             except ConfigError as error:
-                if part is not None or error.__cause__ is not None:  # otherwise the value conflicts with others
+                if part is not None or error.__cause__ is not None:  # else it conflicts with other values
                     value = show(float(bound), spec.unit)
                     problems.append(f"{label}: {key} = {value} is within its bounds, but fails ({error})")
     problems.refuse()

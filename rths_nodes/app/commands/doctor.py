@@ -95,7 +95,7 @@ def memlock() -> Fact:
 def check(rate: float, seconds: float) -> None:
     for name, value in (("--rate", rate), ("--seconds", seconds)):
         unit, least, most = BOUNDS[name]
-        if not least <= value <= most:  # NaN is refused, too
+        if not least <= value <= most:  # also refuses NaN
             raise ConfigError(f"{name} = {value:g} {unit}: must be >= {least:g} and <= {most:g} {unit}")
     if not 1.0 <= rate * seconds <= MOST_TICKS:
         raise ConfigError(
@@ -104,7 +104,7 @@ def check(rate: float, seconds: float) -> None:
 
 
 def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
-    """Run a paced loop with the scheduling of the nodes; return statistics and the lateness of each tick, s."""
+    """Run a paced loop with the scheduling of the nodes. Return statistics and the lateness of each tick, s."""
     ticks = max(1, round(rate * seconds))
     pacer = Pacer(1.0 / rate, ticks)
     with real_time(True) as refused:

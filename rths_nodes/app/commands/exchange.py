@@ -91,7 +91,7 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 
 
 def write_archive(runs: Mapping[str, Run], folder: Path) -> Iterator[Path]:
-    """Write tests in DesignSafe's layout for hybrid simulations; yield the path of each file. Raises OSError."""
+    """Write tests in DesignSafe's layout for hybrid simulations. Yield the path of each file. Raises OSError."""
     from rths_nodes.analysis.report.document import write_report
 
     first = next(iter(runs.values()))
@@ -203,9 +203,9 @@ def export_command(options: arguments.Options) -> None:
     folder, inputs = Path(options.out), [Path(path) for path in options.recording]
     recordings = [recording for path in inputs for recording in _recordings(path)]
     if len(set(names := [name for name, _ in recordings])) < len(names):
-        raise ConfigError(f"two recordings have the same name: {', '.join(names)}")
+        raise ConfigError(f"two recordings have the same name: {', '.join(names)}. Export them one by one")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"--out {folder}: exists and is not an empty folder")
+        raise ConfigError(f"--out {folder}: exists and is not an empty folder; give a new folder")
     runs = {name: _read(path) for name, path in recordings}
     if empty := [f"{name}: has no samples to export" for name, recorded in runs.items() if not len(recorded.time)]:
         raise ConfigError(*empty)
@@ -236,7 +236,7 @@ SLOWEST, FASTEST = 10.0, 100e3
 SPIKE = 20.0
 """Largest displacement step that is accepted as noise, as a multiple of the 99 % quantile of all steps."""
 FAR = 10.0
-"""Largest accepted value, as a multiple of its limit. The unit of a larger value must be wrong."""
+"""Largest accepted value, as a multiple of its limit. A larger value indicates a wrong unit."""
 
 
 @params
@@ -284,7 +284,7 @@ class Columns:
 class Elsewhere:
     """Test from another program, in SI units. Unknown values are NaN.
 
-    The histories ``moved`` (displacement), ``velocity`` and ``acceleration`` have the shape ``(n, n_dof)``; the
+    The histories ``moved`` (displacement), ``velocity`` and ``acceleration`` have the shape ``(n, n_dof)``. The
     other histories have the shape ``(n, n_axes)``.
     """
 

@@ -398,12 +398,12 @@ def read_cyclic(recordings: Sequence[str], on: Scenario | None = None) -> dict[s
     results: dict[str, list[Cyclic]] = {}
     for recording in recordings:
         history = read_run(recording)
-        if history.notes:  # results need complete recordings
+        if history.notes:  # missing samples would falsify the results
             raise ConfigError(*history.notes)
         if on is not None:
             _check_rig(recording, history.scenario, on)
         motion = to_data(history.scenario.integrator).get("displacement") or {}
-        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # the loads are applied first
+        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # first, the loads are applied
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
             raise ConfigError(
                 f"{recording}: must be a cyclic test, recorded with rths identify --for rig_file --record DIR"
@@ -437,7 +437,7 @@ def _channels(axis: RigAxis | None) -> tuple[object, ...]:
 def evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
     column, dt, section = run.axes.index(axis), run.scenario.dt, run.scenario.axes[axis]
     displacement, force = paired(run.displacement[:, column], run.force[:, column], section, dt)
-    command = filtered(run.command[:, column], low_pass(section, dt))  # compared with filtered displacements
+    command = filtered(run.command[:, column], low_pass(section, dt))  # same delay as the displacements
     begin, time = loaded_at(run.scenario) + cycles.begin, run.time[: len(force)]
     inside = np.flatnonzero((time >= begin) & (time < begin + cycles.cycles / cycles.frequency))
     try:

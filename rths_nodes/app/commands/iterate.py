@@ -111,9 +111,9 @@ def _recording(path: Path) -> Path:
 def write(series: Series, settings: Settings) -> NextRun:
     """Write the history and the scenario of the next run, unless the series has converged.
 
-    The returned ``rehearsal`` is None if the series has converged. Raises ConfigError if a run is unsuitable or a
-    specimen has softened. Raises ConfigError also if the error has risen repeatedly, if no further run is allowed,
-    or if the next run would exceed ``WITHIN`` or an elastic limit.
+    Return the NextRun; its ``rehearsal`` is None if the series has converged. Raises ConfigError if a run is
+    unsuitable, a specimen has softened, or the error has risen repeatedly. Raises ConfigError also if no further
+    run is allowed, or if the next run would exceed ``WITHIN`` or an elastic limit.
     """
     work = _replayed(series, settings)
     verdict, reason = settings.verdict(work.rows)
@@ -262,7 +262,7 @@ def iterate(
                 progress=partial(share, number - 1),
                 interrupted=interrupted,
             )
-        except ConfigError as error:  # the history exceeds a limit
+        except ConfigError as error:  # raised if the history exceeds a limit
             if number == 1:
                 if new:
                     shutil.rmtree(folder)

@@ -131,7 +131,7 @@ def write_file(kind: str, name: str, folder: Path, source: str) -> None:
     beside = folder / lookup.schema_file(kind)
     with terminal.writing(path):
         folder.mkdir(parents=True, exist_ok=True)
-        write(path, text.encode())  # a part of the file would be refused as existing by the next attempt
+        write(path, text.encode())  # leave no partial file: the next attempt would refuse to overwrite it
         if not beside.exists():
             write(beside, lookup.schema_text(kind).encode())
     use = f"rths run {quoted(path)}" if kind == SCENARIO else f"rths check SCENARIO --rig {quoted(path)}"

@@ -184,7 +184,7 @@ def _test(options: arguments.Options, scenario: Scenario, answers: Answers, real
             code = console.run()
     try:
         _tell(options, screen, runner.record, folder)
-    except (ConfigError, RecordingError) as error:  # the rig has moved: the test no longer counts as refused
+    except (ConfigError, RecordingError) as error:  # not refused: the rig has already moved
         terminal.tell([f"no report: {error}"])
         code = code or ExitCode.FAILED
     return code

@@ -67,8 +67,8 @@ def variants(
 ) -> list[Variant]:
     """Return the checked variants of ``scenario``: one for each string in ``settings`` and name in ``cases``.
 
-    A string contains assignments, separated by spaces or commas. Without ``settings`` and ``cases``, all cases are
-    variants. Raises ConfigError if a variant is invalid or none is defined.
+    A string contains assignments, separated by spaces or commas. All cases are variants by default. Raises
+    ConfigError if a variant is invalid or none is defined.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:
@@ -108,7 +108,7 @@ def compare(
 ) -> list[Result]:
     """Run all variants and return the results in the same order.
 
-    ``keep`` stores the histories; ``response`` adds errors relative to the response of the whole structure.
+    ``keep`` stores the histories. ``response`` adds errors relative to the response of the whole structure.
     """
     scenarios = [variant.scenario for variant in chosen]
     report = engine.summed(progress) if progress else None
@@ -256,7 +256,7 @@ def _ranges(parameters: Mapping[str, Mapping[str, tuple[float, float]]], axis: s
 
 
 VALUES = ("low", "median", "high", "worst")
-"""Statistics that ``--json`` prints for each group; infinite values are printed as null."""
+"""Statistics that ``--json`` prints for each group. Infinite values are printed as null."""
 SHOWN = 10
 
 

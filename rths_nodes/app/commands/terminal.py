@@ -44,7 +44,7 @@ def check_writable(path: Path) -> None:
     folder = path.absolute().parent
     check_makable(path)
     if not folder.is_dir() and folder != Path(RUNS).absolute():
-        raise ConfigError(f"{path}: the folder {path.parent} does not exist")
+        raise ConfigError(f"{path}: the folder {path.parent} does not exist. Create it, or correct the path")
 
 
 def check_makable(path: Path) -> None:
@@ -71,7 +71,7 @@ def tell(notes: Iterable[str]) -> None:
 def writing(path: Path, word: str = "") -> Iterator[None]:
     """Print ``word`` and ``path`` after the ``with`` block, unless ``word`` is empty.
 
-    If an OSError in the block names no file, it gets the name ``path``.
+    An OSError in the block that names no file gets the name ``path``.
     """
     try:
         yield
@@ -83,7 +83,7 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
 
 @contextmanager
 def page_of_test(path: Path, word: str = "") -> Iterator[None]:
-    """Context manager like :func:`writing` for the page of an ended test; errors are printed, not raised."""
+    """Context manager like :func:`writing`, but for the page of an ended test. Prints errors."""
     try:
         with writing(path, word):
             yield

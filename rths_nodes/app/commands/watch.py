@@ -98,8 +98,8 @@ class WatchLoop:
         assert rig.servo_rate is not None
         self.watch, self._rig, self._state = Watch(rig.watch, rig.servo_rate), rig, -1
         self._places: list[tuple[int, int | None, bool]] = []
-        """For each axis: index in a message, index of its load-cell channel, and whether it has force control. If
-        the second index is None, the force in the message is used."""
+        """For each axis: index in a message, index of the load-cell channel, and true for force control. The force
+        in the message is used if the second index is None."""
         self._sensors, self._received, self._tell = sensors, messages, tell
         pulse = rig.watch.pulse
         self._period, self._pulses = pulse.period, pulses(pulse.period)
@@ -115,7 +115,7 @@ class WatchLoop:
     def run(self, ended: Callable[[], bool]) -> str:
         """Send pulses until the watch judges that they must end, or until ``ended()`` is true.
 
-        Return the reason; an empty string after ``ended()``.
+        Return the reason, or an empty string after ``ended()``.
         """
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             out.setblocking(False)
@@ -139,7 +139,7 @@ class WatchLoop:
                 self._tell("told", f"{names.get(message.state, message.state)}: {message.reason}".rstrip(": "))
 
     def take_state(self, message: Any) -> bool:
-        """Store the state of the test; return true if it has changed."""
+        """Store the state of the test. Return true if the state has changed."""
         try:
             self._understand(list(message.axis_names), list(message.auxiliary_names), message.servo_rate)
         except ConfigError as error:
@@ -230,5 +230,5 @@ def watch_record(path: Path, name: str) -> Iterator[Callable[..., None]]:
     finally:
         rows.wait()
         terminal.wait(LAST_S)
-        with suppress(OSError):  # the terminal shows that a row could not be written
+        with suppress(OSError):  # already reported at the terminal
             file.close()

@@ -31,7 +31,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.ros.names import STOPS
 
 if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler, Middleware  # Middleware is newer than the lowest version of aiohttp
+    from aiohttp.typedefs import Handler, Middleware  # missing in the oldest supported aiohttp
 
 LARGEST_BODY = 4096
 """Maximum size of the body of a request, bytes."""
@@ -151,7 +151,7 @@ def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: 
 def known_host(header: str, served: str) -> bool:
     """Return true if the Host ``header`` is ``served``, ``localhost`` or a loopback address.
 
-    If ``served`` is a wildcard address, every IP address is accepted. Accepting other names would permit DNS
+    Every IP address is accepted if ``served`` is a wildcard address. Accepting other names would permit DNS
     rebinding.
     """
     host = host_of(header)
@@ -165,7 +165,7 @@ def known_host(header: str, served: str) -> bool:
 
 
 def admits(sent: dict[str, deque[float]], remote: str, now: float) -> bool:
-    """Return true if ``remote`` may send a request ``now`` (s); ``sent`` has the last requests by address."""
+    """Return true if ``remote`` may send a request ``now`` (s). ``sent`` has the times of requests by address."""
     times = sent.setdefault(remote, deque(maxlen=PER_SECOND))
     if len(times) == PER_SECOND and now - times[0] < 1.0:
         return False
@@ -179,7 +179,7 @@ def admits(sent: dict[str, deque[float]], remote: str, now: float) -> bool:
 BEGINNINGS = (b"POST /stop ", b"GET /stop ")
 LARGEST_HEAD = 8192
 KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
-"""Service of each kind of stop. The name ``emergency_stop`` is from version 0.9."""
+"""Service of each kind of stop. ``emergency_stop`` is the name of ``trip`` up to version 0.9."""
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})", re.IGNORECASE)
 
 Stop = Callable[[str, str], Awaitable[str]]
@@ -254,7 +254,7 @@ class Behind:
             socket.send_fds(self._end, [b"connection"], [connection.fileno()])
 
     def reaches(self, rig: bool) -> None:
-        if rig != self._reaches and self._tell({"reaches": rig}):  # again if the page process hangs
+        if rig != self._reaches and self._tell({"reaches": rig}):  # repeated if the page process hangs
             self._reaches = rig
 
     def told(self, stop: Stop) -> Stop:
@@ -287,7 +287,7 @@ class Behind:
 
 
 async def serve_behind(application: web.Application, end: int, note: Callable[[dict[str, object]], None]) -> None:
-    """Serve connections from the socket ``end`` until the front ends; pass the front's reports to ``note``."""
+    """Serve connections from the socket ``end`` until the front ends. Pass the front's reports to ``note``."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     runner = quiet_runner(application)
     await runner.setup()
@@ -318,7 +318,7 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[d
 
 
 AT_ONCE = 64
-"""Number of connections accepted in one batch; pending stops are processed between batches."""
+"""Number of connections accepted in one batch. Pending stops are processed between batches."""
 WAITING = 400
 """Maximum number of connections with incomplete requests. A further connection closes the oldest."""
 PART_S = 0.01
@@ -333,8 +333,8 @@ LONGEST = LARGEST_HEAD + LARGEST_BODY
 class Front:
     """Accepts connections to ``address``, answers stop requests, and passes all others unread to ``hand_on``.
 
-    ``stop`` stops the rig. ``reaches()`` returns true if a stop reaches a rig. If ``open_to_others`` is true, any
-    computer may stop the rig.
+    ``stop`` stops the rig. ``reaches()`` returns true if a stop reaches a rig. ``open_to_others`` permits every
+    computer to stop the rig.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from rths_nodes.procedure.machine import situation
 from rths_nodes.procedure.session import ACTS, MEANWHILE
 
 CODE_S = 60.0
-"""Lifetime of a code, s; each code is valid once."""
+"""Lifetime of a code, s. Each code is valid once."""
 SYMBOLS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Symbols of a code: Crockford's base 32, without letters that look like digits."""
 LENGTH = 8
@@ -58,7 +58,7 @@ def _same(text: str, true: str) -> bool:
 class Operating:
     """Holds the access codes and the current operator, and performs acts through ``ask``. Thread-safe.
 
-    If ``arms`` is false, the page cannot arm a rung that moves the rig.
+    The page cannot arm a rung that moves the rig unless ``arms`` is true.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class Operating:
         self._say(f"code to be typed at the page within {CODE_S:.0f} s: {code}")  # unlocked: a terminal can block
 
     def lead(self, code: str, name: str) -> str:
-        """Let the person ``name``, who typed the ``code``, lead the test; disarm the rig and return a token.
+        """Let the person ``name``, who typed the ``code``, lead the test. Disarm the rig and return a token.
 
-        Raises ConfigError if the code or the name is invalid. The code is compared before any limit applies:
-        wrong codes never delay a correct code.
+        Raises ConfigError if the code or the name is invalid. The code is compared before any limit applies,
+        so wrong codes never delay a correct code.
         """
         typed = code.upper().translate(LOOKALIKES)
         with self._lock:
@@ -148,8 +148,8 @@ class Operating:
     ) -> Answer:
         """Perform an act for the situation ``seen`` by the browser. Return the answer when the act ends.
 
-        Raises ConfigError if the page refuses the act or no test answers. If the test refuses the act, the
-        answer's ``done`` is false.
+        Raises ConfigError if the page refuses the act or no test answers. The answer's ``done`` is
+        false if the test refuses the act.
         """
         if not self.alive(token):
             raise ConfigError(

@@ -28,7 +28,7 @@ PATIENCE_S = 5.0
 
 @contextmanager
 def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[str] = ()) -> Iterator[int]:
-    """Serve the page of ``namespace`` during the ``with`` block; yield the pid of its process.
+    """Serve the page of ``namespace`` during the ``with`` block. Yield the pid of the page's process.
 
     ``say`` prints the output of this process. Raises ConfigError if the page cannot be served.
     """
@@ -104,7 +104,7 @@ def _owner(port: int) -> str:
 
 def _process(inode: str) -> str:
     for folder in Path("/proc").glob("[0-9]*/fd"):
-        with suppress(OSError):  # the process belongs to another user or has ended
+        with suppress(OSError):  # a process of another user, or an ended process
             for link in folder.iterdir():
                 if os.readlink(link) == f"socket:[{inode}]":
                     command = (folder.parent / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")

@@ -82,7 +82,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return a report; None if it is too large or not a file. Raises OSError for a symbolic link."""
+    """Return a report, or None if it is too large or not a file. Raises OSError for a symbolic link."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         number = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
@@ -121,14 +121,14 @@ TOKEN = "X-Rths-Operator"
 
 
 Since = Callable[[int], tuple[dict[str, object], int, list[tuple[int, int, bytes]]]]
-"""Function of a number that returns the situation, the next number, and the curves since the number."""
+"""Function that takes a number and returns the situation, the next number, and the curves since that number."""
 
 
 class PageServer:
     """Serves the situation and the curves that ``since`` returns, at ``address``.
 
-    If ``stop_from_anywhere`` is true, clients on other machines may stop the rig. ``operating`` performs the
-    leader's acts. ``folder`` contains recordings and is read at each request.
+    ``stop_from_anywhere`` permits clients on other machines to stop the rig. ``operating`` performs the leader's
+    acts. ``folder`` contains recordings and is read at each request.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class PageServer:
 
     @web.middleware  # type: ignore[untyped-decorator]
     async def _limited(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Limit the rate of GET requests per address; accept POST requests only from the operator's browser."""
+        """Limit the rate of GET requests per address. Accept POST requests only from the operator's browser."""
         remote = request.remote or ""
         if request.method == "POST":
             if why := connections.why_not(request.headers, remote, self._address, open_to_others=False):

@@ -81,7 +81,7 @@ def typed(question: str, ended: Callable[[], str] = str) -> str:
 class Console:
     """Conducts a test with ``answers``, and asks the operator with ``ask(question)`` for missing answers.
 
-    Without ``ask``, the answers must be complete. Acts of other programs come over a socket (``served.py``).
+    The answers must be complete if ``ask`` is None. Acts of other programs come over a socket (``served.py``).
     """
 
     def __init__(self, answers: Answers, ask: Callable[[str], str] | None, say: Callable[[object], None]) -> None:
@@ -96,7 +96,7 @@ class Console:
         self._done, self._listens, self._last = (0, 0), self.attended, State.IDLE
 
     def say(self, shown: object) -> None:
-        """Print a table or a text. After :meth:`attach`, texts contain the display names of axes."""
+        """Print a table or a text. Texts contain the display names of axes after :meth:`attach`."""
         self.tell(shown).result()
 
     def tell(self, shown: object) -> Future[None]:
@@ -150,7 +150,7 @@ class Console:
     def clear(self, act: str, motion: str) -> str:
         """Return CLEAR if the ``motion`` of ``act`` may start, else another text.
 
-        Without an answer in the file, print the motion and return the typed line. Raises errors of :func:`typed`.
+        Print the motion and return the typed line if the file has no answer. Raises errors of :func:`typed`.
         """
 
         def ended() -> str:
@@ -167,12 +167,12 @@ class Console:
         return self.exact_line(TYPE_CLEAR, ended)
 
     def ends(self, reason: str = "") -> None:
-        """End the test for ``reason`` if the answers file leads. If the operator leads, the test continues."""
+        """End the test for ``reason`` if the answers file leads. The test continues if the operator leads."""
         if not self.leads:
             self.stopped, self._over = self.stopped or reason, True
 
     def attach(self, runner: ProcedureRunner, progress: Progress, leads: bool) -> None:
-        """Attach the test of ``runner``. If the operator ``leads``, a stop ends only the motion, not the test."""
+        """Attach the test of ``runner``. A stop ends only the motion, not the test, if the operator ``leads``."""
 
         def far(sample: int, samples: int) -> None:
             self._done = sample, samples
@@ -181,7 +181,7 @@ class Console:
         runner.changed, runner.ladder.progress = self._changed, far
 
     def run(self, walk: Callable[[], None] | None = None, close: Callable[[], None] = lambda: None) -> ExitCode:
-        """Conduct the test by ``walk()`` or, by default, by the acts typed at the terminal; then finish the test.
+        """Conduct the test by ``walk()`` (default: by the acts typed at the terminal), then finish the test.
 
         ``close`` is called at the end. A stalled terminal cannot delay this call.
         """
@@ -348,7 +348,7 @@ class Console:
         self.tell(f"held: type {CLEAR} to resume this motion, or s to stop")
 
     def _interrupt(self, act: str, reason: str = "") -> None:
-        """Stop or hold the rig. With a ``reason``, or if the answers file leads, a stop also ends the test."""
+        """Stop or hold the rig. A stop also ends the test if it has a ``reason`` or the answers file leads."""
         if act == "stop" and (reason or not self.leads):
             self.stopped = self.stopped or reason or INTERRUPTED
         self._attempt(act, reason=reason or f"the operator has asked to {act}")
@@ -401,7 +401,7 @@ def _climb(act: str, console: Console, rest: str) -> None:
 
 
 def counts(console: Console, rung: RungRecord) -> bool:
-    """Return true if the operator accepts an invalid rung. Otherwise a test with an answers file ends."""
+    """Return true if the operator accepts an invalid rung, otherwise end a test led by the answers file."""
     doubt = f"rung {rung.name}: {rung.ending}"
     accepted = console.attended and console.yes(f"{doubt}. Does this rung count nevertheless?")
     if accepted:
@@ -421,7 +421,7 @@ def _take_offsets(console: Console, rest: str) -> None:
 def _confirm_offsets(console: Console, rest: str) -> None:
     session = console.runner.session
     offsets = session.taken
-    assert offsets is not None  # without offsets, the act is not possible
+    assert offsets is not None  # the act requires unconfirmed offsets
     if not console.agreed("confirm_offsets", f"confirm these offsets ({offsets.hash})?"):
         session.taken = None
         console.ends()

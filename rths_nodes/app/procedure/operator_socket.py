@@ -44,8 +44,8 @@ T = TypeVar("T")
 class Request:
     """Request for an act, with its ``arguments`` as text. An empty act only queries the situation.
 
-    ``by`` is the name of the operator. If ``stops``, ``state`` or ``test_id`` have changed since the last answer,
-    the act is refused. ``stop``, ``hold`` and ``note`` do not need these fields.
+    ``by`` is the name of the operator. The act is refused if ``stops``, ``state`` or ``test_id`` has changed since
+    the last answer. The acts ``stop``, ``hold`` and ``note`` do not need these fields.
     """
 
     act: str = ""
@@ -199,8 +199,8 @@ def unpacked(kind: type[T], packet: bytes) -> T:
 class SocketOperator:
     """Sends requests to the operator socket of ``rths test --socket`` in ``namespace``.
 
-    ``user`` is the uid of the user who runs the test; ``user`` and ``domain`` default to the values of this
-    process. The test refuses an act if its situation has changed since the last answer, ``seen``. Each request has
+    ``user`` is the uid of the user who runs the test. ``user`` and ``domain`` default to the values of this
+    process. The test refuses an act if the situation has changed since the last answer, ``seen``. Each request has
     its own connection, so that a stop never waits for an act.
     """
 
@@ -228,7 +228,7 @@ class SocketOperator:
                     f"({error.strerror}). Start rths test --socket"
                 ) from None
             if (peer := Credentials.of(connection)).user != self._user:
-                raise ConfigError(f"{peer} has taken the name of the operator socket")
+                raise ConfigError(f"{peer} has taken the name of the operator socket. End that process")
             try:
                 with suppress(OSError):  # the peer may answer and close before it reads the request
                     _send(connection, request)

@@ -92,7 +92,7 @@ class Ladder:
     """The ``planned`` rungs of ``scenario``, with their rehearsals.
 
     ``level`` and the time ``ratio`` may be None until a rung needs them. ``code`` identifies the code of the test
-    when the ladder was built. ``abandoned`` returns True once the operator cancels rehearsals. ``progress``
+    when the ladder was built. ``abandoned`` returns true once the operator cancels rehearsals. ``progress``
     receives the sample and the number of samples.
     """
 
@@ -153,7 +153,7 @@ class Ladder:
             self.step(name)
 
     def rehearsed(self, name: str) -> Run:
-        """Simulate the rung once; return the run. Raises ConfigError if the run is impossible or unfinished."""
+        """Return the run of the rung, simulated once. Raises ConfigError if it is impossible or unfinished."""
         scenario = rehearsal.simulated(self.step(name).scenario)
         key = scenario.whole_hash()
         if key not in self._rehearsed:
@@ -164,7 +164,7 @@ class Ladder:
         return self._rehearsed[key]
 
     def expected(self, name: str) -> dict[str, dict[str, float]]:
-        """Return peaks of the rehearsal by axis; empty if not simulated. Raises errors of :meth:`rehearsed`."""
+        """Return the peaks of the rehearsal by axis, if simulated. Raises errors of :meth:`rehearsed`."""
         return peaks_of(self.rehearsed(name)) if self.has_simulator else {}
 
     @cached_property
@@ -204,7 +204,7 @@ class Ladder:
         ).refuse()
 
     def proposed_level(self) -> float | None:
-        """Return a level at which a linear test stays elastic; None if peaks or elastic limits are missing."""
+        """Return a level at which a linear test stays elastic, or None if peaks or elastic limits are missing."""
         expected = self.expected("g") if self._elastic else {}
         peaks = {axis: peak["displacement"] for axis, peak in expected.items() if peak["displacement"] > 0.0}
         levels = [ROOM * limit / peaks[axis] for axis, limit in self._elastic.items() if axis in peaks]
@@ -218,7 +218,7 @@ class Ladder:
         entry.level, entry.time_ratio, entry.scenario_hash = step.level, step.ratio, step.hash
 
     def judged(self, record: ProcedureRecord, entry: RungRecord, step: Step, recording: Path | None) -> str:
-        """Complete the ``entry`` of an ended rung from its ``recording``, and return its outcome as text."""
+        """Complete the ``entry`` of an ended rung from its ``recording``. Return the rung's outcome as text."""
         self.describe(entry, step)
         entry.remarks += step.remarks()
         entry.recording, compared = "", ""
@@ -368,7 +368,7 @@ class ProcedureRunner(Test):
 
     @property
     def next_rung(self) -> str:
-        """Armed rung or, if none is armed, next planned rung; an empty string after the last rung."""
+        """Armed rung, or the next planned rung if no rung is armed. Empty after the last rung."""
         if self.armed is not None and self.state is State.ARMED:
             return self.armed.rung.name
         done = self.climbed
@@ -414,7 +414,10 @@ class ProcedureRunner(Test):
         return "" if self.state is State.IDLE else "rehearsals are possible only before the rig is connected"
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Raises ActRefused also if a program requests to move or arm a real rig, or to answer its checklist."""
+        """Return the motion of ``act`` as text.
+
+        Raises ActRefused also if a program requests to move or arm a real rig, or to answer its checklist.
+        """
         clear = str(arguments.pop("clear", ""))
         if not (ACTS[act].moves or act in (*MOTIONS, "checklist")):
             return ""
@@ -430,14 +433,14 @@ class ProcedureRunner(Test):
         return motion
 
     def motion(self, act: str, arguments: Mapping[str, object] | None = None) -> str:
-        """Return distance, speed and force of the motion of ``act`` as text; an empty string if nothing moves."""
+        """Return the distance, speed and force of the motion of ``act`` as text, empty if nothing moves."""
         if act == "unload":
             return _unloading_text(self, str((arguments or {}).get("to", "")))
         texts = {"check": _check_text, "position": _position_text, "run": _run_text, "resume": _run_text}
         return texts[act](self) if act in texts else ""
 
     def write(self, quietly: bool = False, last: bool = False) -> None:
-        """Write the record; if ``last``, use the reserved disk space.
+        """Write the record. The ``last`` call uses the reserved disk space.
 
         Raises ConfigError or RecordingError unless ``quietly``.
         """
@@ -669,7 +672,7 @@ def _kn(value: float) -> str:
 
 
 def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
-    """Return the next act; ``""`` at the end. ``unloads()`` decides whether to unload after the last rung."""
+    """Return the next act, or ``""`` at the end. ``unloads()`` is true to unload after the last rung."""
     session, record, state, rung = runner.session, runner.record, runner.state, runner.next_rung
     if state is State.FINISHED or (state is State.IDLE and not rung):
         return ""

@@ -51,7 +51,7 @@ class Served:
         """Conduct the test by requests from ``namespace``. A signal stops the rig and ends the test.
 
         ``watch_hz`` is the rate at which a watcher receives the state of the rig, Hz. Raises ConfigError if the
-        operator socket is taken. If an operator node exists already, the test is refused.
+        operator socket is taken. The test is refused if an operator node exists already.
         """
         environment.check()
         from rths_nodes.ros.nodes.operator import OperatorNode
@@ -104,7 +104,7 @@ class Served:
         self._runner.do("hold", STRANGER, ANYBODY, reason=reason)
 
     def answer(self, request: Request, peer: Credentials) -> Answer:
-        """Answer a request from ``peer``. The answer reports failures; unexpected failures are also printed."""
+        """Perform the request of ``peer``. The answer has all failures; unexpected failures are also printed."""
         done, result, reason = False, "", ""
         if self._way(peer) == PAGE:
             self._page_asked = time.monotonic()

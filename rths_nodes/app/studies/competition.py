@@ -2,7 +2,7 @@
 """Competition of compensators: identification, settings, tuning, all runs, and the scoreboard with its files.
 
 A scoreboard entry contains results that another research group can repeat (``doc/studies.md``). The digest
-(SHA-256) shows that an entry is unchanged; only a repetition shows that the numbers are right. Rounding depends on
+(SHA-256) shows that an entry is unchanged. Only a repetition shows that the numbers are right. Rounding depends on
 processor and LAPACK, so numbers are compared within ``TOLERANCE``.
 """
 
@@ -190,7 +190,7 @@ def markdown(board: Scoreboard) -> str:
 # Entries
 
 VERSION, FIRST = 2, 1
-"""``VERSION``: version of new entries. ``FIRST``: version whose statistics exclude failed runs; its rows with
+"""``VERSION``: version of new entries. ``FIRST``: version whose statistics exclude failed runs. Its rows with
 failures are not compared."""
 TOLERANCE = 1e-6
 LARGEST_FILE = 1 << 24
@@ -205,7 +205,7 @@ KEYS, VALUES = ("law", "block", "runs", "failures"), ("median", "high", "worst")
 def begun_entry(
     scenario: Scenario, conditions: Conditions, laws: Sequence[Candidate], folder: Path
 ) -> dict[str, object]:
-    """Return the entry without scores; ``folder`` contains the files named in settings.
+    """Return the entry without scores. ``folder`` contains the files that the settings name.
 
     Raises ConfigError if a file cannot be included.
     """

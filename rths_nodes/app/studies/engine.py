@@ -2,7 +2,7 @@
 """Independent pieces of work in parallel: on this machine with loky (joblib), or on several with dask.distributed.
 
 Results do not depend on machine or order. Other processes receive the components that the running program has
-added. dask reassigns the work of a dead worker; a piece of work that has killed several workers is lost.
+added. dask reassigns the work of a dead worker. A piece of work that has killed several workers is lost.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def summed(report: Report) -> Progress:
 class Where:
     """Selects where work runs: on a dask cluster, or in processes on this machine.
 
-    ``scheduler`` is the address of the cluster (``tcp://host:8786``). Without it, the work runs in ``processes``
-    on this machine, or in the current process if ``processes`` is 1.
+    ``scheduler`` is the address of the cluster (``tcp://host:8786``). If empty, the work runs in ``processes`` on
+    this machine (1: in the current process).
     """
 
     processes: int = 1
@@ -118,7 +118,7 @@ def processors() -> int:
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
     """Return the expected duration of ``samples`` samples, s, or None if the duration is short or unknown.
 
-    No external part is started.
+    External parts are not started.
     """
     if samples < WORTH:
         return None
@@ -295,7 +295,7 @@ def _begin(path: tuple[str, ...]) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent ends; loky would wait for a minute."""
+    """End this process when its parent ends, because loky would wait for a minute."""
     while os.getppid() == parent:
         time.sleep(ORPHANED_S)
     os._exit(1)

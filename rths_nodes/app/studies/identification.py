@@ -41,7 +41,7 @@ FINEST, LINES = 0.1, 6
 
 
 PERIOD, PERIODS = 10.0, 4
-"""Period of periodic noise, s, and number of periods; the first is not evaluated."""
+"""Period of periodic noise, s, and number of periods. The first period is not evaluated."""
 BAND = (0.25, 20.0)
 """Frequency band of periodic noise, Hz."""
 SHARE = 0.1
@@ -53,7 +53,7 @@ BEYOND_MODE = 2.75
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
     """Run one test per axis, with ``noise`` on this axis only, and return one experiment per axis.
 
-    With ``record``, the tests are recorded in ``record``/<axis>. Raises ConfigError if a test is invalid, and
+    The tests are recorded in ``record``/<axis> if ``record`` is set. Raises ConfigError if a test is invalid, and
     Stopped if a test does not finish.
     """
     result = histories(scenario, noise, record, progress, "a smaller rms or a narrower band of the noise")
@@ -120,12 +120,11 @@ def fit(
     how: str | None,
     source: str,
 ) -> tuple[Identified, LoadingModel]:
-    """Fit the loading system of ``scenario`` to one experiment per axis; return the fit and the model.
+    """Fit the loading system of ``scenario`` to one experiment per axis. Return the fit and the model.
 
-    ``band`` and ``resolution`` (None: default) of the responses are in Hz. If ``orders`` is None, the orders of
-    the inverse are chosen automatically. If ``how`` is None, the declared delay is used, or the measured delay if
-    the responses contradict the declared delay. ``source`` describes the experiments. Raises ConfigError if no
-    model fits.
+    ``band`` and ``resolution`` (None: default) of the responses are in Hz. ``orders`` are the orders of the
+    inverse (None: chosen automatically). ``how`` = None selects the declared delay, unless the responses
+    contradict this delay. ``source`` describes the experiments. Raises ConfigError if no model fits.
     """
     shortest = min(len(command) for command, _ in experiments) * scenario.dt
     finest = max(FINEST, LINES / shortest) if resolution is None else resolution
@@ -159,10 +158,10 @@ def _on_ramps(scenario: Scenario) -> bool:
 
 
 def expected_rms(scenario: Scenario) -> float:
-    """Return the expected rms (m) of the axis that moves least. Raises ConfigError if there is no structure."""
+    """Return the smallest expected rms displacement of an axis, m. Raises ConfigError without a structure."""
     assembly = Assembly(scenario)
     if assembly.structure is None:
-        raise ConfigError("structure: is missing, so the expected motion is unknown. Set rms, in m")
+        raise ConfigError("structure: missing, so the expected motion is unknown. Set rms, in m")
     return float(np.std(axes_of(assembly, reference_displacement(assembly)), axis=0).min())
 
 
@@ -170,7 +169,7 @@ def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
     """Return the default upper frequency of the periodic fit, Hz. Raises ConfigError if there is no structure."""
     structure = Assembly(scenario).structure
     if structure is None:
-        raise ConfigError("structure: is missing, so its frequencies are unknown. Set fit_up_to, in Hz")
+        raise ConfigError("structure: missing, so its frequencies are unknown. Set fit_up_to, in Hz")
     mass, _, stiffness = combined(structure)
     frequency = float(some_modes(mass, stiffness, 1)[0][0]) / (2.0 * np.pi)
     return min(band[1], BEYOND_MODE * frequency)
@@ -210,10 +209,10 @@ def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
 def fit_periodic(
     scenario: Scenario, experiments: Sequence[Experiment], band: tuple[float, float], up_to: float, source: str
 ) -> tuple[frequency_responses.Fit, LoadingModel]:
-    """Fit the inverse to the spectral lines of ``band`` up to ``up_to`` (Hz); return the fit and the model.
+    """Fit the inverse to the spectral lines of ``band`` up to ``up_to`` (Hz). Return the fit and the model.
 
-    The inverse includes the transport delay. If the scenario's compensator is an ``identified_inverse``, its order
-    is used. ``source`` describes the experiments. Raises ConfigError if no inverse fits.
+    The inverse includes the transport delay. An ``identified_inverse`` in the scenario sets the order. ``source``
+    describes the experiments. Raises ConfigError if no inverse fits.
     """
     compensator: Any = scenario.compensator
     name = IDENTIFIED_INVERSE

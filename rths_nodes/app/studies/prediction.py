@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prediction from a recording: the recorded test with another compensator, integrator or ramp.
 
-Without changes, integrator, ramp, setup and compensator reproduce the recorded Commands from the Measurements, bit
-for bit up to the first bridged or lost sample. With other settings, the whole test is predicted on the rig
-identified from the recording. Force-controlled axes keep their recorded loads. The identified forces include
+If unchanged, integrator, ramp, setup and compensator reproduce the recorded Commands from the Measurements, bit
+for bit up to the first bridged or lost sample. A changed test is predicted completely, on the rig identified from
+the recording. Force-controlled axes keep their recorded loads. The identified forces include
 the effect of these axes on other axes, e.g. P-Delta.
 """
 
@@ -44,8 +44,8 @@ IDENTIFIED = ("actuator", "specimen")
 def reproduced(run: Run) -> tuple[int, int | None, float]:
     """Compare the Commands of ``run`` with Commands that are recomputed from its Measurements.
 
-    Return the number of compared Commands, the number of the first Command that differs in any bit, or None, and
-    the largest difference (m).
+    Return the number of compared Commands, the number of the first Command that differs in any bit (None if all
+    are equal), and the largest difference (m).
 
     Controllers of auxiliary inputs are omitted, because no Command of an axis depends on them. Raises ConfigError
     if the loop cannot be built here.

@@ -66,11 +66,11 @@ class Findings:
     """Indices in the scenario's set. Names with ``_true`` refer to the true displacement, other names to the
     measured displacement."""
     measured: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Indices as in ``axes``, but of the measured displacement; empty if the true displacement is unknown."""
+    """Indices as in ``axes``, but of the measured displacement. Empty if the true displacement is unknown."""
 
     @property
     def values(self) -> dict[str, float]:
-        """Indices in the units of their names. If a name contains no axis, the value is for the worst axis."""
+        """Indices in the units of their names. The value is for the worst axis if a name contains no axis."""
         indices, metrics = AXIS_INDICES.items(), self.metrics
         values = {name: factor * _worst(self.axes, key) for name, (key, factor) in indices}
         for axis, row in self.axes.items():
@@ -101,7 +101,7 @@ def known_indices(assembly: Assembly) -> list[str]:
 
 
 def of_set(scenario: Scenario) -> tuple[str, ...]:
-    """Return the indices in the scenario's set, in the order of the benchmark's code; empty if there is no set."""
+    """Return the indices in the scenario's set, in the order of the benchmark's code. Empty without a set."""
     orders = ORDERS.get(scenario.indices, {})
     return next(iter(orders.values()), ())
 
@@ -129,7 +129,7 @@ def findings(
 ) -> Findings:
     """Run ``scenario`` embedded on the engine ``preferred``, and return its Findings.
 
-    ``keep`` stores the histories; ``response`` adds the errors of the structure's response. Raises ConfigError if
+    ``keep`` stores the histories. ``response`` adds the errors of the structure's response. Raises ConfigError if
     the scenario cannot run.
     """
     report = hosts.run(
@@ -204,7 +204,7 @@ def all_of(
     *,
     progress: Progress | None,
 ) -> Iterator[tuple[int, Findings]]:
-    """Run each scenario in ``chosen``; yield its number and Findings as completed. Errors of runs are raised."""
+    """Run each scenario in ``chosen``. Yield number and Findings of each completed run; raise its errors."""
     travels = where.scheduler or where.processes > 1
     preferred = where.engine_of(chosen[0], sum(scenario.samples for scenario in chosen)) if chosen else AUTO
     inputs = (to_json(scenario.data()) if travels else scenario for scenario in chosen)

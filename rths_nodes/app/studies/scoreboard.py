@@ -64,7 +64,7 @@ class Identified:
     """Results of one identification for all compensators.
 
     ``delay`` is the mean delay of the axes (s), ``rms`` the rms of the noise (m). ``model`` is the path of a model
-    file without the transport delay; the file ``whole_model`` includes this delay. ``inverse`` has the
+    file without the transport delay. The file ``whole_model`` includes this delay. ``inverse`` has the
     coefficients of ``whole_model`` by derivative. Missing results are empty. ``suggested`` has parameters by
     compensator and name.
     """
@@ -360,9 +360,9 @@ def design(scenario: Scenario, chosen: Sequence[Candidate], conditions: Conditio
 class Score:
     """Results of a compensator in a block of runs.
 
-    ``median``, ``high`` and ``worst`` are magnitudes of each index; HIGH % of the runs do not exceed ``high``.
+    ``median``, ``high`` and ``worst`` are magnitudes of each index. HIGH % of the runs do not exceed ``high``.
     ``failures`` is the number of unfinished runs. ``what`` is the reason why runs failed or why the compensator
-    took no part. ``place`` is the rank; it is empty without runs. It has ``=`` if the seeds do not separate
+    took no part. ``place`` is the rank, empty without runs. The rank contains ``=`` if the seeds do not separate
     neighbouring ranks.
     """
 
@@ -416,7 +416,7 @@ class Scoreboard:
 
     @property
     def rows(self) -> list[tuple[str, str, str, Mapping[str, float], str, str]]:
-        """Place, name, block, high value of each index, outcome and kind; rows of published values are last."""
+        """Place, name, block, high value of each index, outcome and kind. Rows of published values are last."""
         rows = [(row.place, row.law, row.block, row.high, row.outcome(), row.kind) for row in self.scores]
         for name, case in self.published.items():
             note = f"published: {case.note}" if case.note else "published"

@@ -91,9 +91,9 @@ class Level:
 class Row:
     """Run of a study, with the ``scenario`` as text.
 
-    For an invalid scenario, ``reason`` is set and ``scenario`` is empty. ``key`` identifies the scenario, the
-    contents of its files and the version of this package. If a component does not belong to a package, ``key``
-    also identifies the process.
+    ``reason`` is set and ``scenario`` is empty if the scenario is invalid. ``key`` identifies the scenario, the
+    contents of its files and the version of this package. It also identifies the process if a component does not
+    belong to a package.
     """
 
     number: int
@@ -183,7 +183,7 @@ class Design:
             except ConfigError as error:
                 reason = "; ".join(error.problems)
         session = registry.session_of(part for _, part in walk(scenario)) if registry.added() else ""
-        response = "with response " if needs_response(self.indices) else ""  # runs without it lack the response
+        response = "with response " if needs_response(self.indices) else ""  # other runs lack the response
         parts = f"{__version__} {session}{response}{contents}{resolved or name}"
         key = hashlib.sha256(parts.encode()).hexdigest()[:20]
         labels = {factor: level.label for factor, level in levels.items()}
@@ -315,7 +315,7 @@ class Plant:
     def applied(self, scenario: Scenario) -> Scenario:
         """Return ``scenario`` with ``values`` and without scatter.
 
-        If the plant is drawn, the scenario's name contains its number. Raises ConfigError if drawn values are
+        The number of a drawn plant is added to the scenario's name. Raises ConfigError if drawn values are
         invalid.
         """
         with within(f"plant {self.number} of seed {self.seed}"):
@@ -327,9 +327,9 @@ class Plant:
 
 
 def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> list[Plant]:
-    """Return plants 1 to ``count`` of ``seed``. With ``nominal``, the nominal plant comes first.
+    """Return plants 1 to ``count`` of ``seed``, preceded by the nominal plant if ``nominal`` is true.
 
-    If ``count`` is 0, the nominal plant is the only one. Raises ConfigError if the scatter is missing or invalid.
+    Return only the nominal plant if ``count`` is 0. Raises ConfigError if the scatter is missing or invalid.
     """
     if not count:
         return [Plant(NOMINAL, seed, {}, {})]
@@ -377,8 +377,8 @@ _BEGIN, _SUM = b'{"key":"', b',"crc32":"'
 class Journal:
     """Stores the result of each finished run, by key, as a line of a file in ``folder``.
 
-    Only one process may write. The next start drops an incomplete last line. Lines end with a checksum (CRC-32);
-    lines of earlier versions may have no checksum. Raises ConfigError if a line is damaged or another process
+    Only one process may write. The next start drops an incomplete last line. Lines end with a checksum (CRC-32),
+    which lines of earlier versions may lack. Raises ConfigError if a line is damaged or another process
     writes.
     """
 

@@ -2,7 +2,7 @@
 """Tuning: parameters of a scenario that optimise the worst case of an ensemble (``doc/studies.md``).
 
 The search uses differential evolution (R. Storn, K. Price, Journal of Global Optimization 11, 1997), then a local
-method (J. Nelder, R. Mead, The Computer Journal 7, 1965). For a single parameter, Brent's method is used.
+method (J. Nelder, R. Mead, The Computer Journal 7, 1965). A single parameter is searched by Brent's method.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ SETTLED = 1e-3
 NEAR = 0.1
 """Initial step of the local search, relative to a parameter's range."""
 ROUNDED = 1e-4
-"""Largest rounding of a value, relative to its range; on a logarithmic scale, also relative to the value."""
+"""Largest rounding of a value, relative to its range and, on a logarithmic scale, also to the value."""
 
 
 @dataclass(frozen=True)
 class Parameter:
     """Parameter to tune: key, range and initial value.
 
-    If ``logarithmic`` is true, the search uses a logarithmic scale.
+    The search uses a logarithmic scale if ``logarithmic`` is true.
     """
 
     key: str

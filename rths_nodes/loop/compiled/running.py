@@ -2,7 +2,7 @@
 """A run of the loop over kernels, in C or in plain Python, and the return to the embedded loop.
 
 The embedded loop takes over if a limit is violated, a number is not finite or a part raises an exception. It
-continues from an earlier sample (a handover); if no handover is possible, it repeats the test. Only simulated rigs
+continues from an earlier sample (a handover), or repeats the test if no handover is possible. Only simulated rigs
 have kernels, and this run never uses the port, so no rig moves twice.
 
 A run has chunks of ``CHUNK`` samples, so that its memory is bounded unless complete histories are kept.
@@ -46,7 +46,7 @@ CHUNK = 2 * tracking.CHUNK
 """Number of samples in a chunk: twice the chunk of the monitor, which makes a run 5 % faster."""
 UNSENT = "inputs", "input_energy"
 Rows = dict[str, dict[str, Array]]
-"""Histories by stream and field. Each sample or step has one row, from number 0 on. Missing values are NaN."""
+"""Histories by stream and field, with one row per sample or step from number 0 on. Missing values are NaN."""
 MANY = 12
 """Largest number of rows of a table that is kept in tuples. Compiled code may copy a tuple at each access, so
 longer tables become arrays."""
@@ -67,7 +67,7 @@ class Way(NamedTuple):
     notes: tuple[str, ...] = ()
     library: str = ""
     untranslatable: str = ""
-    """Line of a kernel that cannot be translated to C, with the reason; may be empty."""
+    """Line of a kernel that cannot be translated to C, with the reason, or empty."""
 
 
 def function_of(parts: Parts) -> Any:
@@ -93,7 +93,7 @@ def is_table(value: tuple[object, ...]) -> bool:
 def in_arrays(value: object, tables: bool = False) -> Any:
     """Return ``value`` with lists of numbers as arrays and other lists as tuples.
 
-    If ``tables`` is true, long tables of tuples also become arrays.
+    Long tables of tuples also become arrays if ``tables`` is true.
     """
     if isinstance(value, tuple):
         if tables and is_table(value):
@@ -112,7 +112,7 @@ def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
 
 
 def way_of(parts: Parts) -> Way:
-    """Return the loop in C; if it cannot be compiled, in plain Python, with the reason in ``notes``.
+    """Return the loop in C or, if it cannot be compiled, in plain Python, with the reason in ``notes``.
 
     Notes that this process has already reported are omitted.
     """
@@ -152,7 +152,7 @@ def arguments_of(parts: Parts) -> tuple[object, ...]:
 
 
 class KernelLoop:
-    """Runs a scenario by the function in ``way``; if this is impossible, by the embedded ``loop``.
+    """Runs a scenario by the function in ``way`` or, if this is impossible, by the embedded ``loop``.
 
     ``loop`` must not have run. ``by_kernels`` is true after a run without the embedded loop. ``brief`` requests
     brief histories, which are sufficient for indices.
@@ -321,7 +321,7 @@ def remarks(scenario: Scenario) -> list[str]:
 
 
 def handover_sample(loop: Loop, parts: Parts, reached: int) -> int:
-    """Return the sample of the handover, at least two samples before ``reached``; 0 if none is possible."""
+    """Return the sample of the handover, at least two samples before ``reached``, or 0 if none is possible."""
     plain = type(loop.assembly.compensator).bound is PerAxis.bound
     if parts.kind.control or loop.scenario.hops.depth or not plain:
         return 0
@@ -390,8 +390,8 @@ def like(sample: Any, value: Any) -> Any:
 def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool) -> tuple[object, ...]:
     """Return the known inputs of the next ``samples`` samples, ordered like ``given`` of the generated function.
 
-    ``forces`` are the excitation and, unless the loop is live, the external forces. If ``in_lists`` is true, noise
-    is a list, which plain Python reads twice as fast as an array.
+    ``forces`` are the excitation and, unless the loop is live, the external forces. ``in_lists`` makes noise a
+    list, which plain Python reads twice as fast as an array.
     """
     noise = [np.zeros((samples, 2)) if stream is None else stream.ahead(samples) for stream in parts.noise]
     control = (parts.ground, parts.chance) if parts.kind.control else ()
@@ -404,8 +404,8 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
     """Return zeroed arrays for sample values (with their stride), compensator values, marks and step values.
 
     Sample values are stored by columns with the returned stride, all other values by rows. Marks are the flags of
-    Command and Measurement. If a law reports its values only on changes, the marks also contain the number of the
-    row with these values.
+    Command and Measurement. They also contain the number of a law's last row of values, if the law reports its
+    values only on changes.
     """
     kind = parts.kind
     numbers = sum(count for *_, count in told(kind))
@@ -421,7 +421,7 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
 class Histories:
     """Stores the histories of a run, in arrays for one chunk or, if ``kept``, for the complete run.
 
-    If ``brief``, Targets are stored only as displacements, and compensator values only when reported.
+    A ``brief`` instance stores Targets only as displacements, and compensator values only when reported.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, kept: bool, brief: bool = False) -> None:
@@ -480,9 +480,9 @@ class Histories:
         self._all_shown = np.full((self._shown.shape[1], samples), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Data) -> bool:
-        """Store the chunk from ``begin`` to ``end``; return whether the chunk is valid.
+        """Store the chunk from ``begin`` to ``end``.
 
-        The result is False if a limit of the monitor is exceeded or a sensor is in doubt.
+        Return false if a limit of the monitor is exceeded or a sensor is in doubt, otherwise true.
         """
         count = min(end, self._scenario.samples) - begin
         marks = self._marks

@@ -15,7 +15,7 @@ rig), ``stopping`` and ``resting`` precede the states.
 
 A ``remote`` loop is a live loop without a rig. It has two more arguments, ``half`` and ``reading`` (displacements,
 forces, applied commands and flags of a Measurement). Half 0 checks Measurement 0, half 1 computes Command k + 1,
-and half 2 checks Measurement k + 1. If ``asked`` is 3, the rig has stopped.
+and half 2 checks Measurement k + 1. ``asked`` is 3 if the rig has stopped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Kind(NamedTuple):
     """True if the integrator takes a tuple instead of an array and, in C, returns tuples."""
     soft_start: bool
     lead: int
-    """Number of forces from which the force lead extrapolates; 0 without a lead."""
+    """Number of forces from which the force lead extrapolates, or 0 without a lead."""
     in_time: bool
     """True if the velocity of the integrator lags and must be corrected."""
     ratio: bool

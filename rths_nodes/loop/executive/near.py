@@ -79,7 +79,8 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
 def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) -> None:
     """Check the ``result`` of ``near_connect``. A negative result is an error number of ``near_open``.
 
-    Raises ConfigError if no session was opened or the rig contradicts ``port``; KeyboardInterrupt after a stop.
+    Raises ConfigError if no session was opened or the rig contradicts ``port``, and KeyboardInterrupt after a
+    stop.
     """
     if result < 0:
         raise unusable(params.local_port, os.strerror(-result))
@@ -108,7 +109,7 @@ def numbers(port: UdpPort, report: Report) -> dict[str, float]:
 
 
 def stopped(port: UdpPort, params: UdpPort.Params, report: Report) -> str:
-    """Return the reason why the rig cannot continue, as in ``port.interlock``; empty if it can continue."""
+    """Return the reason why the rig cannot continue, as in ``port.interlock``, or an empty string."""
     patience = params.longest_wait if report.lockstep else params.silence
     reasons = (
         session.interlocked("udp"),

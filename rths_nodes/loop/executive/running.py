@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run of a test by the executive: build and start the program, read its rows, end the program.
 
-The program owns the loop, and this process can only request a stop. If this process is late, suspended or dead,
-the program brakes by itself (``executive.c``). Both processes share memory with a control block, the arguments of
+The program owns the loop, and this process can only request a stop. The program brakes by itself if this process
+is late, suspended or dead (``executive.c``). Both processes share memory with a control block, the arguments of
 the loop and a ring of rows. The unit of all offsets is a word of 8 bytes. Rows become messages for monitor and
 sinks, in the order of the embedded loop.
 """
@@ -69,7 +69,7 @@ LOOK_S, LOOK_LOCKSTEP_S = 0.005, 0.0002
 """Polling intervals while the ring is empty, s: ``LOOK_S`` in real time, ``LOOK_LOCKSTEP_S`` in lockstep."""
 START_S, END_S, FROZEN_S = 10.0, 2.0, 10.0
 """Timeouts of the program, s: ``START_S`` for its start, ``END_S`` for its exit after braking, ``FROZEN_S`` for
-the next row. After a request to stop, ``END_S`` also applies to rows."""
+the next row. ``END_S`` also applies to rows after a request to stop."""
 REASONS = {
     OPERATOR: "interrupted",
     TRIP: "trip requested",
@@ -111,10 +111,10 @@ FIELDS = (
 
 
 class ExecutiveLoop:
-    """Runs a scenario in a native process, built from the embedded ``loop``; in real time if ``paced``.
+    """Runs a scenario in a native process, built from the embedded ``loop``, and in real time if ``paced``.
 
-    With ``nodes``, a node monitors the loop. In lockstep the program is at most ``ahead`` samples ahead of the
-    nodes. Raises ConfigError if the executive cannot run the scenario or the program cannot be built.
+    A node monitors the loop if ``nodes`` is true. The program is at most ``ahead`` samples ahead of the nodes in
+    lockstep. Raises ConfigError if the executive cannot run the scenario or the program cannot be built.
     """
 
     engine = EXECUTIVE
@@ -137,7 +137,7 @@ class ExecutiveLoop:
         self.program = f"{self._key[:16]}-{self.library[:16]}"
         """Identity of the program: a hash of text, compiler, processor and flags, then a hash of the binary."""
         self.stops_at = b""
-        """Name of the socket on which the program receives stop requests from other processes; may be empty."""
+        """Name of the socket on which the program receives stop requests from other processes, or empty."""
         self._breach = self._frozen = ""  # reasons: of a breach that the monitor detected, and to kill the program
         self._wait, port = self.scenario.dt, self.scenario.port
         """Longest time for which the program may wait for a tick or for the rig, s."""
@@ -248,7 +248,7 @@ class ExecutiveLoop:
             self.reasons[OPERATOR], self._control.word = reason, OPERATOR
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a trip, in lockstep at ``sample``, otherwise immediately. The earliest request counts."""
+        """Request a trip: at ``sample`` in lockstep, otherwise immediately. The earliest request counts."""
         at = 0 if self._paced else sample
         if at < self._control.trip_at and not self._control.stopped_at:
             self._breach = self.reasons[TRIP] = reason
@@ -398,7 +398,7 @@ def refusals(control: Control) -> Iterator[str]:
 def signals_written(pipe: int) -> Iterator[None]:
     """Make Python's C signal handler write signal numbers to ``pipe`` during the ``with`` block.
 
-    Does nothing outside the main thread.
+    Do nothing outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -467,7 +467,7 @@ def remote_parts(assembly: Assembly) -> Parts | str:
 
 
 class Control(ctypes.Structure):
-    """Control block; ``executive.c`` explains each word."""
+    """Control block. ``executive.c`` explains each word."""
 
     _fields_ = tuple((name, ctypes.c_int64) for name in FIELDS)
 
@@ -568,7 +568,7 @@ class Messages:
 
     ``reason`` states the refused Command or the exceeded limit that stopped the rig. ``at_start`` states the limit
     that Measurement 0 exceeds. Both may be empty. ``failed`` is true if a component failed. ``shown`` holds the
-    compensator's last values. If ``judges`` is false, the monitor of ``parts`` receives no messages.
+    compensator's last values. The monitor of ``parts`` receives messages only if ``judges`` is true.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:

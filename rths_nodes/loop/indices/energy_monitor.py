@@ -15,7 +15,7 @@ from rths_nodes.core.arithmetic import INF
 from rths_nodes.core.samples import FLAG_SOFT_START, NO_ENERGIES, Array, Target
 
 FEW = 4
-"""Largest number of Targets that are processed one by one. For more Targets, arrays are faster."""
+"""Largest number of Targets that are processed one by one. Arrays are faster for more Targets."""
 
 
 class State(NamedTuple):
@@ -50,7 +50,7 @@ def start(state: State, displacement: Sequence[float]) -> State:
 def step(
     constants: tuple[()], state: State, displacement: Sequence[float], external: Sequence[float]
 ) -> tuple[State, float]:
-    """Advance by a Target; return the state and the input energy (J).
+    """Advance by a Target. Return the state and the input energy (J).
 
     The energy increases by (F_i + F_i-1) / 2 (x_i-1 - x_i-2), summed over all degrees of freedom. Target i
     contains the displacement x_i (m) of step i, and F_i (N), the external force of step i - 1.
@@ -71,7 +71,7 @@ def step(
 
 
 def larger(a: float, b: float) -> float:
-    """Return the larger number; NaN if either is NaN."""
+    """Return the larger number, or NaN if either number is NaN."""
     return a if not a <= b and b == b else b
 
 
@@ -121,10 +121,10 @@ class EnergyMonitor:
             self.over(*(np.frombuffer(buffer).reshape(count, -1) for buffer in (x, f, elastic)))
 
     def over(self, displacement: Array, external: Array, elastic: Array) -> Array:
-        """Process n Targets together; return the input energies ``(n,)`` J.
+        """Process n Targets together. Return the input energies ``(n,)`` J.
 
         ``displacement`` (m) and ``external`` (N) are ``(n, n_dof)``. ``elastic`` ``(n, 1)`` contains the input
-        energies from the Targets, J; NaN if unknown.
+        energies from the Targets (J), or NaN if unknown.
         """
         if len(elastic) > FEW and np.isnan(elastic).all():
             return self._count(displacement, external)
@@ -173,7 +173,7 @@ class EnergyMonitor:
         return self.now.energy
 
     def percent(self, error: float) -> float:
-        """Return the final HSEM, in %, for an energy ``error`` (J); NaN if the input energy is zero."""
+        """Return the final HSEM, in %, for an energy ``error`` (J), or NaN if the input energy is zero."""
         return 100.0 * error / self.input if self.input else math.nan
 
     @property

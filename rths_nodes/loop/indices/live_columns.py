@@ -71,7 +71,7 @@ class LiveColumns:
         aimed: Sequence[float],
         indicator: Sequence[float],
     ) -> None:
-        """Add a sample. ``aimed`` is the force of a force axis, otherwise the displacement; NaN if unknown."""
+        """Add a sample. ``aimed`` is the measured force of a force axis, else the displacement; NaN if unknown."""
         while self._next < sample:
             self._append(self._nothing * len(OF_AXIS))
             self._next += 1
@@ -84,7 +84,7 @@ class LiveColumns:
         return [row[start : start + n] for start in range(0, self._width, n)]
 
     def take(self, rest: bool = False) -> tuple[int, Array]:
-        """Return first sample and new columns ``(columns, curves, 4)``, also an incomplete column if ``rest``."""
+        """Return first sample and new columns ``(columns, curves, 4)``. ``rest`` includes an incomplete column."""
         per, first = self.samples_per_column, self._first
         rows = np.array(self._rows).reshape(-1, self._width)
         complete = len(rows) if rest else len(rows) // per * per
@@ -98,7 +98,7 @@ class LiveColumns:
 def columns_of(rows: Array, per: int) -> Array:
     """Return columns ``(columns, curves, 4)`` of ``per`` rows each from ``rows`` ``(n, curves)``.
 
-    Each column has the first, lowest, highest and last value; NaN is ignored. The last column may cover fewer
+    Each column has the first, lowest, highest and last value, without NaN. The last column may cover fewer
     rows.
     """
     padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
@@ -121,7 +121,7 @@ Drawn = tuple[int, int, int, Array]
 
 
 class MotionCurves:
-    """Collects curves of successive motions; thread-safe. ``loaded`` is true for each force axis."""
+    """Collects curves of successive motions. Thread-safe. ``loaded`` is true for each force axis."""
 
     def __init__(self, loaded: Sequence[bool], servo_rate: float) -> None:
         self._loaded, self._rate = list(loaded), servo_rate
@@ -129,7 +129,7 @@ class MotionCurves:
         self._motions: deque[tuple[int, LiveColumns]] = deque(maxlen=MOST)
         self._number = 0
         self._first = self._next = 0
-        """``_first``: first sample of the last motion. ``_next``: its next sample."""
+        """``_first``: first sample of the last motion. ``_next``: next sample of this motion."""
         self._seen = -1
         """``_next`` at the last call of :meth:`take`; -1 if the last motion began after that call."""
 

@@ -57,8 +57,8 @@ def frequency_evaluation(target: Array, measured: Array, dt: float) -> tuple[Arr
     The results are the amplitude ratio A, the delay d (s, positive if late) and the equivalent frequency f_eq
     (Hz), each ``(n_axes,)``. X and Y are the one-sided spectra of target and measurement at the frequencies f.
     Means are removed, because an offset is neither amplitude nor delay. The histories are cut to a
-    :func:`fast_length`. The results are NaN if the target does not move. With a constant delay over a wide band, A
-    is slightly below the gain (0.4 % for 10 ms on 0.1 to 5 Hz).
+    :func:`fast_length`. The results are NaN if the target does not move. A is slightly below the gain (0.4 % for
+    10 ms on 0.1 to 5 Hz) if the delay is constant over a wide band.
     """
     length = fast_length(len(target), -1)
     x, y = (np.fft.rfft(values[:length].T)[:, 1:] for values in (target, measured))
@@ -104,7 +104,7 @@ def anew(target: float, measured: float, force: float) -> tuple[float, ...]:
 def step(
     constants: Constants, state: State, target: float, measured: float, force: float
 ) -> tuple[State, tuple[float, float]]:
-    """Advance by a sample; return the state, and the pair of tracking indicator TI (m^2) and work W (J)."""
+    """Advance by a sample. Return the state, and the pair of tracking indicator TI (m^2) and work W (J)."""
     (weight,) = constants
     largest, reach, errors, targets, indicator, energy, c, m, f = state
     error = target - measured
@@ -215,7 +215,7 @@ class Tracking:
 
     @np.errstate(invalid="ignore", over="ignore")
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Advance all indices; return indicators ``(n, n_axes)`` and energy error ``(n,)`` after each sample."""
+        """Advance all indices. Return indicators ``(n, n_axes)`` m^2 and energy error ``(n,)`` J by sample."""
         before, energy = self.indicator, self.energy_error
         indicators, works = self.count(target, measured, force)
         self._follow(target, measured)
@@ -275,12 +275,12 @@ class Tracking:
 
     @property
     def percent(self) -> list[float]:
-        """J3 of each axis: largest error in % of the largest target; NaN if the target hardly moved."""
+        """J3 of each axis: largest error in % of the largest target, or NaN if the target hardly moved."""
         return [100.0 * ratio(*pair, MOST) for pair in zip(self.maximum, self.reach, strict=True)]
 
     @property
     def norm_percent(self) -> list[float]:
-        """J2 of each axis: rms error in % of the rms target; NaN if the target hardly moved."""
+        """J2 of each axis: rms error in % of the rms target, or NaN if the target hardly moved."""
         return [100.0 * math.sqrt(ratio(state.errors, state.targets, MOST**2)) for state in self.states]
 
     def indices(self, axes: Sequence[str], dt: float) -> dict[str, dict[str, float]]:
@@ -301,7 +301,7 @@ def max_of(start: float, values: Array) -> float:
 
 
 def ratio(a: float, b: float, most: float) -> float:
-    """Return ``a`` divided by ``b``, both non-negative; NaN if ``b`` is 0 or the ratio exceeds ``most``."""
+    """Return ``a`` / ``b``, both non-negative, or NaN if ``b`` is 0 or the ratio exceeds ``most``."""
     return a / b if b > 0.0 and a <= most * b else math.nan
 
 
@@ -324,7 +324,7 @@ class Sums(NamedTuple):
 
     @np.errstate(all="ignore")
     def peak(self, first: Array, last: Array) -> float:
-        """Return the index of the largest Pearson coefficient, refined by a parabola; NaN without a peak.
+        """Return the index of the largest Pearson coefficient, refined by a parabola, or NaN without a peak.
 
         Index 0 is the largest lag. ``first`` and ``last`` (m) are the targets at both ends of the test. Each
         array has one value fewer than there are lags.
@@ -352,11 +352,10 @@ class Delay:
 
     The delay is J1 of Wang et al. (TADC), in samples, and positive if the measured displacement is late. Lags up
     to ``longest`` samples of either sign are tried. Pearson's coefficient uses the same samples of the measurement
-    at each lag, so that neither drift nor the ends of the record shift the peak. If the correlation still rises at
-    the longest lag, there is no peak, and the delay is NaN.
+    at each lag, so that neither drift nor the ends of the record shift the peak. There is no peak, and the
+    delay is NaN, if the correlation still rises at the longest lag.
 
-    ``BATCH`` complete chunks are processed together. With ``spread``, each chunk is processed in two calls of
-    :meth:`work`.
+    ``BATCH`` complete chunks are processed together. ``spread`` processes each chunk in two calls of :meth:`work`.
     """
 
     def __init__(self, longest: int, spread: bool = False) -> None:
@@ -415,7 +414,7 @@ class Delay:
             self._sums, self._chunks = reduce(Sums.plus, sums, self._sums), None
 
     def samples(self) -> float:
-        """Return the delay in samples; NaN without motion, without a peak, or if the test is too short."""
+        """Return the delay in samples, or NaN without motion, without a peak, or if the test is too short."""
         total = self.total()
         if total is None:
             return math.nan
@@ -423,7 +422,7 @@ class Delay:
         return self.longest - total.peak(first, self._samples[0, self._count - self._beside : self._count])
 
     def total(self) -> Sums | None:
-        """Return the sums without the first and last L = ``longest`` measurements; None if no sample remains."""
+        """Return the sums without the first and last ``longest`` measurements, or None if no sample remains."""
         self._work_off()
         total, ready = self._sums, self._count - self._beside
         if ready < 0 or not total.samples + ready:
@@ -520,7 +519,7 @@ def delay_samples(target: Array, measured: Array, longest: int) -> Array:
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
-    """Return notes about NaN in the indices of moving ``axes``; ``longest`` is the largest possible delay, s."""
+    """Return notes about NaN in the indices of moving ``axes``. ``longest`` is the largest possible delay, s."""
     still = [
         f"{name}: the error relative to the target is undefined, because the target has hardly moved"
         for name, row in axes.items()

@@ -77,7 +77,7 @@ class Names:
     observed: tuple[str, ...]
     """Degrees of freedom in a Target: first the interface, then further observed degrees of freedom."""
     model: tuple[str, ...]
-    """Degrees of freedom of the structure. Without a structure: axes and observed degrees of freedom."""
+    """Degrees of freedom of the structure or, without a structure, axes and observed degrees of freedom."""
     axes: tuple[str, ...]
     state: tuple[str, ...]
     """Internal quantities of the compensator. The names contain the axis, such as ``axes.story_1.alpha``."""
@@ -188,8 +188,8 @@ class Assembly:
     def external_force(self) -> Array:
         """Force of the ground motion on the numerical substructure, ``(steps + 1, n_dof)`` N.
 
-        The force is the inertial force of both substructures, unless the structure defines another load. Without a
-        structure the force is zero. A sparse structure has a :class:`GroundForce` instead of an array.
+        The force is the inertial force of both substructures, unless the structure defines another load. The force
+        is zero without a structure. A sparse structure has a :class:`GroundForce` instead of an array.
         """
         return self._ground_force(None if self.structure is None else self.structure.ground_load)
 

@@ -73,9 +73,10 @@ def load(
 ) -> Scenario:
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
-    With a ``rig`` file, the scenario runs on that rig. Overrides are applied last. Neither overrides nor a case of
-    a scenario that is already on a rig can widen limits of the axes. On a real rig, they cannot weaken levels,
-    ``bridge.max_bridge`` or bounds of ``monitor`` either. Raises ConfigError if the scenario is invalid.
+    A ``rig`` file selects the rig of the scenario. Overrides are applied last. Neither overrides nor a case of a
+    scenario that is already on a rig can widen limits of the axes. They cannot weaken levels,
+    ``bridge.max_bridge`` or bounds of ``monitor`` of a real rig either. Raises ConfigError if the scenario is
+    invalid.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -163,10 +164,10 @@ def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
 
 
 def with_copied_files(scenario: Scenario, folder: Path, columns_only: bool = False) -> Scenario:
-    """Copy the files of a scenario to ``inputs/<hash>`` in ``folder``; return the scenario with the new paths.
+    """Copy the files of a scenario to ``inputs/<hash>`` in ``folder``. Return the scenario with the new paths.
 
-    With ``columns_only``, copy only column files that have no copy in a parent folder. Raises ConfigError if a
-    file cannot be read or copied, or if an earlier copy has changed.
+    ``columns_only`` copies only column files that have no copy in a parent folder. Raises ConfigError if a file
+    cannot be read or copied, or if an earlier copy has changed.
     """
     data, destination = scenario.data(), folder.absolute() / inputs.FOLDER
     around = [parent / inputs.FOLDER for parent in destination.parents[:3]]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsals of a test (on a simulator, slower, or with less excitation) and their limitations.
 
-Each rehearsal is a scenario with its own hash; an operator arms it.
+Each rehearsal is a scenario with its own hash, which an operator arms.
 """
 
 from __future__ import annotations

@@ -302,7 +302,7 @@ def _on_axis(entry: object, rig: RigFile, name: str) -> object:
     if not is_section(entry):
         return entry
     merged, axis = opened(entry), rig.axes[name]
-    if merged.get("mode", DISPLACEMENT) == DISPLACEMENT:  # no force limits, even of an axis with both modes
+    if merged.get("mode", DISPLACEMENT) == DISPLACEMENT:  # without force limits, even for an axis with both modes
         merged["limits"] = evolved(axis.limits, **dict.fromkeys(OF_FORCE))
     else:
         merged["limits"] = axis.limits

@@ -408,7 +408,7 @@ class Scenario:
 
     @property
     def energy_scale(self) -> Array | None:
-        """Ratio of structure energy to specimen energy, by moved axis; None without scale models."""
+        """Ratio of structure energy to specimen energy, by moved axis, or None without scale models."""
         scales = self.similitude[: len(self.moved_axes)]
         return np.array([scale.length * scale.force for scale in scales]) if self.scaled else None
 

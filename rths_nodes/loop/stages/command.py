@@ -103,9 +103,9 @@ transport need the remainder."""
 class CommandStage:
     """Converts Targets at the integration step to compensated Commands at the servo rate.
 
-    A real-time host first calls :meth:`assume_realtime`. If :meth:`ready` returns false, the host calls
-    :meth:`bridge` instead of :meth:`next`. ``bridged`` is the number of samples with a late Target. ``dropped`` is
-    the number of repeated Targets.
+    A real-time host first calls :meth:`assume_realtime`. The host calls :meth:`bridge` instead of :meth:`next` if
+    :meth:`ready` returns false. ``bridged`` is the number of samples with a late Target. ``dropped`` is the number
+    of repeated Targets.
     """
 
     def __init__(self, assembly: Assembly) -> None:
@@ -136,7 +136,7 @@ class CommandStage:
         step = self.substeps * scenario.dt
         self._in_time = InTime(step, scenario.soft_start_steps) if assembly.late_velocity else None
         self.ready_to: float = -1
-        """Number of the last Command whose Target is available; infinite after the last Target."""
+        """Number of the last Command whose Target is available, or infinite after the last Target."""
         self._flags = 0
         self._auxiliary = EMPTY
         self._rows: Rows = ([0.0] * n_axes, [0.0] * n_axes, [0.0] * n_axes)
@@ -189,7 +189,7 @@ class CommandStage:
         return self._pauses and self._next_step > 0 and self._in_a_row == self._longest
 
     def next(self, measured: Measurement) -> Command | None:
-        """Return Command k + 1 for Measurement k; None after the last sample, or if the rig has tripped.
+        """Return Command k + 1 for Measurement k, or None after the last sample or if the rig has tripped.
 
         The compensator also receives the last Measurement, so that its final state is complete.
         """
@@ -233,7 +233,7 @@ class CommandStage:
             self._followed = target.step
             rows = rows_of(target)
             if not self._bridge.follow(target.step, rows):
-                # with NaN, the limits trip at once, even if the ramp ignores the original value
+                # NaN trips at once, even if the ramp ignores the original value
                 self._finite = False
                 target = replace(target, displacement=np.full_like(target.displacement, np.nan))
                 rows = rows_of(target)
@@ -318,10 +318,10 @@ def bounds_of(compensator: Compensator) -> list[tuple[int, float, float]]:
 def force_target(
     number: int, axis: Any, dt: float
 ) -> Callable[[int, Measurement, Sequence[float]], tuple[float, int]]:
-    """Return a function that computes target and mode of the force ``axis`` with index ``number``; ``dt`` is in s.
+    """Return a function that computes target and mode of the force ``axis`` with index ``number``. ``dt`` is in s.
 
     Its arguments are the number of the sample, the last Measurement, and the targets (m) of the displacement axes.
-    If the load is vertical, the motion of one of these axes inclines this axis. The target is in m or N, according
+    The motion of one of these axes inclines this axis if the load is vertical. The target is in m or N, according
     to its mode.
     """
     load, law = axis.own_load, axis.force_control.law
@@ -351,7 +351,7 @@ def force_target(
 
 
 class DueCommands:
-    """Assigns received Commands to the ticks of a ``rig``. With hops, Commands arrive before their ticks."""
+    """Assigns received Commands to the ticks of a ``rig``. Commands arrive before their ticks with hops."""
 
     def __init__(self, rig: RigStage) -> None:
         self._rig, self._depth = rig, rig.under_way.depth
@@ -364,8 +364,8 @@ class DueCommands:
     def kept(self) -> Command | None:
         """Return the next tick's Command if it was received earlier, otherwise None.
 
-        With hops, the first ticks hold the start position. If a pause already has the Command of the next sample,
-        return None until this sample has ended.
+        With hops, the first ticks hold the start position. Return None while a pause already has the Command of
+        the next sample.
         """
         if self._rig.pause.coming is not None:
             return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors that do not follow the motion. A frozen displacement trips the test; a frozen force is reported.
+"""Sensors that do not follow the motion. A frozen displacement trips the test, and a frozen force is reported.
 
 While its target travels by D in one direction, a displacement has to change by a tenth of D. The change may have
 either direction, because a compensator with too much lead moves an axis against its target. Over longer windows
@@ -106,7 +106,7 @@ class OneWay:
         return min(self._lows), max(self._highs)
 
     def stuck(self, command: float, measured: float) -> Travel | None:
-        """Add a sample; return a travel that the sensor does not show, or None."""
+        """Add a sample. Return a travel that the sensor does not show, or None."""
         self._samples += 1
         self._sum += measured
         self._low, self._high = min(self._low, command), max(self._high, command)

@@ -33,8 +33,8 @@ class MonitorStage:
     """Pairs Targets, Commands and Measurements by number and feeds the ``monitor`` in order.
 
     ``n_dof`` is the number of degrees of freedom in a Target. ``reference_energy`` (J) scales energy errors. The
-    delay is computed in chunks of samples. With ``spread``, the caller processes the chunks (``monitor.work``);
-    otherwise each chunk is processed at its last sample. With ``live``, curves are collected.
+    delay is computed in chunks of samples. Each chunk is processed at its last sample, or by the caller
+    (``monitor.work``) if ``spread`` is true. ``live`` collects curves.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class MonitorStage:
             if mode == MODE_FORCE:
                 samples, largest, most, squares = self._load_errors[axis]
                 error = abs(wanted - measured)
-                largest = largest if error <= largest else error  # keeps NaN
+                largest = largest if error <= largest else error  # NaN counts as largest
                 self._load_errors[axis] = samples + 1, largest, max(most, abs(wanted)), squares + error * error
 
     def work(self) -> None:

@@ -38,7 +38,7 @@ from rths_nodes.numerical.reductions import energies_of
 class ForceLead:
     """Extrapolates the forces of the axes by ``samples``, along their slope over the last ``span`` samples.
 
-    After a bridged or slowed sample, the last slope is kept until a complete span has been measured again.
+    The last slope is kept after a bridged or slowed sample, until a complete span has been measured again.
     """
 
     def __init__(self, samples: float, span: int, n_axes: int) -> None:
@@ -88,10 +88,10 @@ COUNTED = {
 class NumericalStage:
     """Computes Targets from the forces of the axes, with the parts of an ``assembly``.
 
-    If ``controlled``, the parts include the controller of auxiliary inputs. Raises ConfigError if a part cannot be
-    built, or if the setup cannot reach the amplitude of the soft start.
+    ``controlled`` includes the controller of auxiliary inputs. Raises ConfigError if a part cannot be built, or if
+    the setup cannot reach the amplitude of the soft start.
 
-    While an external integrator computes the next Target, ``pending`` is true and the host polls :meth:`answer`.
+    ``pending`` is true while an external integrator computes the next Target. The host then polls :meth:`answer`.
     """
 
     def __init__(self, assembly: Assembly, controlled: bool = True) -> None:
@@ -145,7 +145,7 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Return the missing external parts after :meth:`open`, as a string; empty if all are present.
+        """Return the missing external parts after :meth:`open` as a string, empty if all are present.
 
         Raises ConfigError if step 0 cannot be reached.
         """
@@ -174,7 +174,7 @@ class NumericalStage:
     def next(self, measured: Measurement) -> Target | None:
         """Return the next Target if ``measured`` begins a step and the test continues, otherwise None.
 
-        While the Target is ``pending``, also return None; :meth:`answer` later returns this Target.
+        Return None also while the Target is ``pending``. :meth:`answer` later returns this Target.
         """
         if measured.flags & FLAG_TRIPPED:
             self.pending = False  # the pending Target is no longer needed
@@ -210,9 +210,9 @@ class NumericalStage:
         return self.answer()
 
     def answer(self, wait: bool = False) -> Target | None:
-        """Return the pending Target; if the integrator has not finished, return None, or wait if ``wait`` is true.
+        """Return the pending Target, or None if the integrator has not finished. ``wait`` waits for the Target.
 
-        Raises IntegratorError if the integrator fails; then no Target is pending.
+        Raises IntegratorError if the integrator fails. No Target is then pending.
         """
         if not self.pending:
             return None
@@ -339,7 +339,7 @@ class Learning:
             self._due = measured.sample, updating.Sample(displacement, velocity, force, unusable)
 
     def learn(self) -> tuple[int, list[float]] | None:
-        """Update the estimates from the due pair; return number and values of its sample, or None without a pair.
+        """Update the estimates from the due pair. Return number and values of its sample, or None without a pair.
 
         Call this once the Target is published.
         """

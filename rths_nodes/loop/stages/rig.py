@@ -52,7 +52,7 @@ class RigStage:
     after a ``pause``. ``ticks`` includes the ticks of pauses. ``stopping`` is true from the first sample of the
     safe stop on. ``refused`` is true if the last Command exceeded a limit.
 
-    The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; other parts
+    The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values, but other parts
     receive tared values. Raises ConfigError if a real rig is not armed, or if a number in the scenario is
     impossible.
     """
@@ -122,7 +122,7 @@ class RigStage:
 
     @property
     def counts(self) -> Data:
-        """Numbers of slowed samples and pauses, and added time (s), of a rig that can pause; results of levels."""
+        """Slowed samples, pauses and added time (s) of a rig that can pause, and results of levels."""
         counts: Data = {}
         if self.pause.allowed or self.pause.count:
             counts = {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
@@ -149,7 +149,7 @@ class RigStage:
     def first(self, sample: int = 0, sent: list[float] | None = None) -> Measurement:
         """Start the test and return the first Measurement, which the port must provide without waiting.
 
-        To continue a test after ``sample``, pass the commands ``sent`` (m) of that sample.
+        Pass the commands ``sent`` (m) of ``sample`` to continue a test after that sample.
         """
         self.begin()
         measured = self.complete()
@@ -194,7 +194,7 @@ class RigStage:
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
         """Run the first half of a tick: send the command if it is permitted, otherwise a command of the safe stop.
 
-        Without a command the rig trips. If the command is only ``late``, the rig bridges the gap or pauses.
+        The rig trips without a command, but bridges the gap or pauses if the command is only ``late``.
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True
@@ -459,7 +459,7 @@ class AxisStage:
     def __init__(self, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> None:
         mine = alone(scenario, axis)
         limits, dt = mine.limits, mine.dt
-        if mine.hops.depth:  # with hops, errors refer to past samples, which only the rig knows
+        if mine.hops.depth:  # errors with hops refer to past samples, which only the rig knows
             limits = {axis: evolved(limits[axis], tracking_error=None)}
         self.port = wrap(Assembly(mine).port)
         self.trip = ""
@@ -498,7 +498,7 @@ class AxisStage:
     def follow(self, command: Command) -> Measurement | None:
         """Return Measurement k for Command k, or None if the Command is repeated. Command 0 causes no motion.
 
-        If a Command is missing, the axis stops by itself. Its Measurements are then numbered by its own ticks.
+        The axis stops by itself if a Command is missing. Its Measurements are then numbered by its own ticks.
         """
         if command.sample < self._next:
             return None

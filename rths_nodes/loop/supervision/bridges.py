@@ -8,8 +8,8 @@ Spencer 2012, case (d): floor accelerations wrong by 150 %). Therefore the motio
     CommandBridge    late Command: straight line through the last two Commands
 
 A message is valid for its own sample only. A late message is not sent, but the line or the series continues from
-its values. When the source of the motion changes, the difference between old and new motion fades out
-(:class:`Fading`) in displacement, velocity and acceleration.
+its values. The difference between old and new motion fades out (:class:`Fading`) in displacement,
+velocity and acceleration when the source of the motion changes.
 
 In a :class:`Pause` the rig slows down to rest, waits for the late message, and joins the motion again.
 """
@@ -63,7 +63,7 @@ class OverrunParams:
 
 @params
 class BridgeParams:
-    """Parameters for bridging with a rig that cannot wait; in lockstep no message is late."""
+    """Parameters for bridging with a rig that cannot wait. No message is late in lockstep."""
 
     max_bridge: float = number(
         "longest time for which late messages are bridged", "s", 0.010, at_least=0.0, at_most=1.0
@@ -175,8 +175,8 @@ class Fading:
 class MotionBridge:
     """Computes the motion of the axes ``(n_axes,)`` while a Target is late.
 
-    Call ``follow`` with every Target when it is used. Call ``motion`` for each sample with a late Target. While
-    ``apart`` is true, call it with the ``real`` motion.
+    Call ``follow`` with every Target when the Target is used. Call ``motion`` for each sample with a late Target,
+    and with the ``real`` motion while ``apart`` is true.
     """
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
@@ -293,7 +293,7 @@ class BridgeCount:
     """Counts consecutive bridged samples (``in_a_row``) and late periods, in samples of ``dt`` s.
 
     A period is late if its tick was missed, or if it was bridged because a Target or Command was late. Ticks that
-    a rig generates are never missed. In lockstep no period is late. A breach of ``overruns`` is permanent.
+    a rig generates are never missed. No period is late in lockstep. A breach of ``overruns`` is permanent.
     """
 
     def __init__(self, params: BridgeParams, dt: float) -> None:
@@ -354,7 +354,7 @@ class BridgeCount:
 
     @property
     def breach(self) -> str:
-        """Reason to stop, if the bridge is too long or too many periods were late; otherwise an empty string."""
+        """Reason to stop if the bridge is too long or too many periods were late, otherwise an empty string."""
         if self.in_a_row <= self._longest:
             return self._overrun
         late, bound = 1e3 * (self.in_a_row * self._dt), 1e3 * self._max_bridge
@@ -388,7 +388,7 @@ class Pause:
 
     ``allowed`` is false if the rig trips instead. ``coming`` is the Command of the next sample, or None.
     ``sampled`` is true if the last tick had a sample. ``known`` is the Command of the last sample, and ``count``
-    the number of pauses. While ``held``, an operator keeps the rig at rest. Rows are ``(2, n_moved)`` m: target
+    the number of pauses. An operator keeps the rig at rest while ``held``. Rows are ``(2, n_moved)`` m: target
     and lead of the displacement axes. The force axes keep the loads of the last sample.
     """
 
@@ -408,8 +408,7 @@ class Pause:
     def begin(self, before: Command, last: Command) -> None:
         """Begin a pause without the next Command. ``before`` and ``last`` are the last two Commands sent.
 
-        If the pause begins during the start phase of an earlier pause, the rig returns to the last sample of that
-        phase.
+        The rig returns to the last sample of an earlier pause's start phase if the pause begins during that phase.
         """
         if not self.active:
             self.known, self.coming = last, None
@@ -425,7 +424,7 @@ class Pause:
 
     @property
     def can_be_held(self) -> bool:
-        """False if the rig already slows down, rests or returns."""
+        """True unless the rig already slows down, rests or returns."""
         return not self.active or self._starts
 
     def supply(self, command: Command, apart: Array | float = 0.0) -> None:

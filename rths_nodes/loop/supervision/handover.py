@@ -17,7 +17,7 @@ from rths_nodes.core.samples import Array, Command, Measurement
 class Tares:
     """Zero of the test in the coordinates of sensors and controller, ``(n_axes,)`` m and N.
 
-    ``reach`` (m) additionally bounds the measured displacement from this zero; inf means no bound.
+    ``reach`` (m, inf: no bound) additionally bounds the measured displacement from this zero.
     """
 
     displacement: Array

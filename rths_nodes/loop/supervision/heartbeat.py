@@ -20,7 +20,7 @@ SUSPENDED_NS = 50_000_000
 
 @params
 class HeartbeatParams:
-    """Tolerated silence of monitor and recorder in real time; in lockstep the rig waits for both."""
+    """Tolerated silence of monitor and recorder in real time. The rig waits for both in lockstep."""
 
     monitor: float = number(
         "time without a heartbeat of the monitor, or without samples at the monitor, after which the rig trips, "

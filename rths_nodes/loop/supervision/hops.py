@@ -3,8 +3,8 @@
 
 With a depth p, tick k waits for Command k - p and applies it. Messages keep their numbers and their pairing, and
 the round trip has p more samples. Hops are part of the transport delay, like delays after the port: depth p with q
-samples after the port is equivalent to depth 0 with q + p samples. If the rig stops, all Commands in transit are
-dropped.
+samples after the port is equivalent to depth 0 with q + p samples. All Commands in transit are dropped if the rig
+stops.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class UnderWay:
     def compared(self, targets: list[float], moved: list[float], paused: bool) -> list[float]:
         """Return the targets ``(n_axes,)`` m with which the measured displacements ``moved`` are compared.
 
-        Targets are shifted by the displacement during the hops, because a Command refers to its own sample. During
-        a pause, ``targets`` are returned unchanged, because the rig stage generates the Commands.
+        Targets are shifted by the displacement during the hops, because a Command refers to its own sample.
+        ``targets`` are returned unchanged during a pause, because the rig stage generates the Commands.
         """
         self._moved.append(moved)
         if paused:

@@ -75,8 +75,8 @@ def _counter(row: RigQuantity, dt: float) -> Column:
 class LevelWatch:
     """Checks the levels of all axes in ``limits`` and of the ``whole`` rig. A watch without levels is false.
 
-    A level has two pairs of bounds: exceeding the first causes a report, which ``told`` collects once per level.
-    Exceeding the second causes the action. ``channels`` are auxiliary names with units. ``quantities`` are
+    A level has two pairs of bounds. Exceeding the first pair is reported once per level, in ``told``. Exceeding
+    the second pair causes the action. ``channels`` are auxiliary names with units. ``quantities`` are
     parameters of quantities with memory, by name. Raises ConfigError if a channel, quantity or expression is
     invalid.
 
@@ -106,7 +106,7 @@ class LevelWatch:
                 self._names[CHANNEL][name] = index, unit_of(unit.rstrip("]") or "1")
         self._before: list[Reading] = []
         self._failure = ""
-        """Error of the first failed quantity, whose value is then NaN; empty without a failure."""
+        """Error of the first failed quantity, whose value is then NaN. Empty without a failure."""
         for name, params in (quantities or {}).items():
             self._remember(name, params)
         of_axes = {axis: of_axis.levels.in_effect() for axis, of_axis in limits.items() if of_axis.levels}
@@ -162,7 +162,7 @@ class LevelWatch:
         def value(now: list[Reading], before: list[Reading], values: list[float]) -> float:
             try:
                 return float(made.step([part.value(values) for part in parts]))
-            except Exception as error:  # any exception of foreign code; the supervision continues
+            except Exception as error:  # foreign code may raise anything; the supervision must continue
                 self._failure = self._failure or f"{path}: {type(error).__name__}: {error}"
                 return math.nan
 
@@ -185,7 +185,7 @@ class LevelWatch:
                 problem = f"its unit is {unit_of_channel or 'none'}, but must be {unit}"
                 raise ConfigError(f"{path}.channel = {level.channel!r}: {problem}")
             return self._add(lambda now, before, values: column(now, before, values) - values[FLAGS + second])
-        index = self._names[quantity][axis][0]  # expressions use this index too
+        index = self._names[quantity][axis][0]  # expressions also use this index
         self._columns[index] = column
         return index
 
@@ -231,8 +231,8 @@ class LevelWatch:
     ) -> tuple[str, str]:
         """Return reason and action (``core/limits.py``) of the first level that acts on a Measurement.
 
-        Both are empty if no level acts. Without a Command, the applied command is also the target. ``aims``
-        ``(n_axes,)`` m, if given, replaces the targets in tracking errors.
+        Both are empty if no level acts. The applied command is also the target if there is no Command. ``aims``
+        ``(n_axes,)`` m, unless None, replaces the targets in tracking errors.
         """
         values, call = self._values(command, measured, aims), self._calls
         self._calls = call + 1

@@ -105,8 +105,8 @@ class MonitorParams:
 class Monitor:
     """Computes all indices of a test and checks their limits.
 
-    The monitor receives every Target, and every sample in order. ``breach`` contains the first sample at which a
-    limit was exceeded, and the reason; None without a breach. The indices begin after the soft start.
+    The monitor receives every Target, and every sample in order. ``breach`` is None, or the first sample at which
+    a limit was exceeded, with the reason. The indices begin after the soft start.
     """
 
     def __init__(
@@ -201,11 +201,11 @@ class Monitor:
         return max(steep, key=_size), max(relative, key=_size)
 
     def doubtful(self, errors: Array) -> NDArray[np.intp]:
-        """Return the positions of energy errors ``(n,)`` J that exceed the limit for some input energy."""
+        """Return the indices of energy errors ``(n,)`` J that exceed the limit for some input energy."""
         return np.flatnonzero(~(np.abs(errors) <= self._within))
 
     def breaks(self, errors: Array, values: Array) -> bool:
-        """Return whether the running energy monitor exceeds its limit at one of n samples.
+        """Return true if the running energy monitor exceeds its limit at one of n samples.
 
         ``errors`` and the input energies ``values`` are ``(n,)`` J. Other limits can only be checked sample by
         sample (``in_order``).
@@ -213,7 +213,7 @@ class Monitor:
         if self._percent is None:
             return False
         percents = self.energy.running_percents(errors, values)
-        undefined = np.isnan(percents) & np.isfinite(errors) & np.isfinite(values)  # zero energy
+        undefined = np.isnan(percents) & np.isfinite(errors) & np.isfinite(values)  # the input energy is zero
         return not bool((undefined | (np.abs(percents) <= self._percent)).all())
 
     @property
@@ -326,9 +326,9 @@ def corridor_quantities(displacement: Array, force: Array) -> Array:
 class CorridorWatch:
     """Follows a test sample by sample, and detects when the test leaves its corridor.
 
-    Each quantity of an axis is a limit row with bounds that change with the sample. ``left`` contains the first
-    sample at which a quantity had been outside its band for ``persistence`` samples, and a text; None if there was
-    none. ``energies`` are the absorbed energies, J.
+    Each quantity of an axis is a limit row with bounds that change with the sample. ``left`` is None, or the first
+    sample at which a quantity had been outside its band for ``persistence`` samples, with a text. ``energies`` are
+    the absorbed energies, J.
     """
 
     def __init__(self, corridor: Corridor, persistence: int) -> None:

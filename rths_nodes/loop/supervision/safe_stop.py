@@ -52,7 +52,7 @@ class SafeStop:
     """Decelerates the axes of each group to rest in a common time, and then holds them.
 
     A group therefore stays on a straight line (``core/limits.py``). ``groups`` contains the group number of each
-    axis; without ``groups``, each axis stops by itself. Commands are relative to the zero of the test (``tares``).
+    axis. Each axis stops by itself without ``groups``. Commands are relative to the zero of the test (``tares``).
 
     From a state within the limits, no axis exceeds its deceleration or leaves its stroke. From other states, a
     group decelerates as fast as necessary to end within the stroke, and an axis beyond its stroke moves no further
@@ -148,7 +148,7 @@ def held_places(
     """Return the last two ``commands`` ``(n_axes,)`` in m. Axes from index ``n_moved`` may have commands in N.
 
     ``modes`` are the modes of the two commands. The last position in ``places`` replaces a command in N. The axis
-    is held at this position without velocity; its force loop also ends there (``ForceAxis.hold``).
+    is held at this position without velocity, where its force loop also ends (``ForceAxis.hold``).
     """
     before, last = commands
     for axis in range(n_moved, len(last)):

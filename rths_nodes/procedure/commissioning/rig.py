@@ -64,9 +64,9 @@ class Row:
 
 class Operator(Protocol):
     def ask(self, instruction: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
-        """Announce the next step and wait for the operator; if the step ``moves`` the rig, wait for CLEAR.
+        """Announce the next step, and wait for the operator or, if the step ``moves`` the rig, for CLEAR.
 
-        Until the operator is ready, call ``tick``, which holds the rig.
+        Call ``tick``, which holds the rig, until the operator is ready.
         """
         ...
 
@@ -77,14 +77,14 @@ class Bench:
     """Rig of ``scenario`` without a specimen, in one session at a time.
 
     ``patience`` is the timeout for an action of the operator, s. ``home``, ``(n_axes,)`` m, is the position at the
-    start of the first session; each session returns to it. ``rows`` contains all samples of the session.
+    start of the first session, to which each session returns. ``rows`` contains all samples of the session.
 
     Raises Refused if a force changes by more than a small move permits, if a displacement is not measured, or if
     the far end stops by itself although ``awaits_stop`` is false.
     """
 
     stated: FarEnd
-    """Limits that the far end stated in the last session; if it states none, the limits of the rig file."""
+    """Limits that the far end stated in the last session or, if it states none, the limits of the rig file."""
 
     def __init__(self, scenario: Scenario, realtime: bool, operator: Operator, patience: float = 60.0) -> None:
         self.scenario, self.realtime, self.operator, self.patience = scenario, realtime, operator, patience
@@ -106,9 +106,9 @@ class Bench:
         self._declared = FarEnd(self.stroke, self.most, self.deceleration, force, none, bridged, bridged)
         self.home: Array | None = None
         self.build = ""
-        """Build of the receiver; empty before the first session."""
+        """Build of the receiver. Empty before the first session."""
         self.fast: Dash | None = None
-        """Motion for the fast trials; None if limits allow no such motion, or if an earlier stop failed or was
+        """Motion for the fast trials. None if limits allow no such motion, or if an earlier stop failed or was
         untried."""
         self.port, self.rows, self.awaits_stop = Assembly(scenario).port, list[Row](), False
         self._open = False
@@ -233,9 +233,9 @@ class Bench:
     def acted(self, words: str, seen: Callable[[Row], str], loses_rig: bool = False) -> Iterator[str]:
         """Open a session in which the operator acts while all axes move slowly back and forth.
 
-        The context yields the first text that ``seen(row)`` returns, or an empty string after the timeout. With
-        ``loses_rig``, the text of a port error is also accepted. If the operator acts before the motion, repeat
-        the session.
+        The context yields the first text that ``seen(row)`` returns, or an empty string after the timeout.
+        ``loses_rig`` also accepts the text of a port error. The session is repeated if the operator acts before
+        the motion.
         """
         for _ in range(ATTEMPTS):
             with self.opened():
@@ -282,7 +282,7 @@ class Bench:
             self.ramp(self.home, velocities)
 
     def opening(self, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``. If ``attempt`` fails, retry (emulated rig) or ask the operator."""
+        """Return the result of ``attempt``. Retry (emulated rig) or ask the operator if ``attempt`` fails."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -332,7 +332,7 @@ class Dash:
 
     @classmethod
     def fastest(cls, bench: Bench, lag: Array) -> Dash | None:
-        """Return the fastest motion within limits; None if an axis is < 1.2 times as fast as in :meth:`resolving`.
+        """Return the fastest motion within limits, or None if an axis is < 1.2 times as fast as :meth:`resolving`.
 
         ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes.
         """
@@ -349,7 +349,7 @@ class Dash:
 
     @classmethod
     def _within(cls, bench: Bench, velocity: Array, constant: int, stroke: Array, factor: float) -> Dash:
-        """Return a motion within ``stroke`` ``(n_axes,)`` m; multiply ``velocity`` by ``factor`` until it fits."""
+        """Return a motion within ``stroke`` ``(n_axes,)`` m. Multiply ``velocity`` by ``factor`` until it fits."""
         step, longest = bench.deceleration * bench.dt, constant + bench.stated.bridged
         while (velocity * bench.dt * (longest + (velocity / step).max() * 2.0 + velocity / step) > stroke).any():
             velocity = factor * velocity

@@ -2,10 +2,10 @@
 """Trials of the stops at the far end of the port: closed session, killed test computer, pulled cable.
 
 The commissioning process shares the socket of the process that it kills, and receives the states while the far end
-brakes. For a port without a listener, a new session measures where the rig rests.
+brakes. A new session measures where the rig rests if the port has no listener.
 
 An axis moves with constant velocity v when its commands end. After ``since``, the last sample that the far end
-received, it may continue at v, and then brakes with the deceleration a. It comes to rest after ceil(v / (a dt))
+received, the axis may continue at v, and then brakes with the deceleration a. It rests after ceil(v / (a dt))
 further samples. All counts are samples of the rig's own counter.
 """
 
@@ -45,7 +45,7 @@ OPENED_S = 120.0
 """Timeout for a process to start, open its session and reach its velocity, s."""
 
 SPARE = 1
-"""Tolerance of a stop, samples; a stop begins and ends between two samples."""
+"""Tolerance of a stop, samples, because a stop begins and ends between two samples."""
 ROUNDED = 0.25
 """Largest undetected deviation from constant velocity, as a fraction of the first change that braking causes."""
 
@@ -67,7 +67,7 @@ def detected(bench: Bench, subject: str, stated: str, seen: str = "", speed: str
 
 
 def resolved(value: float, step: float, unit: str) -> str:
-    """Return ``value`` as text, or "less than" the resolution ``step``; both are in ``unit``."""
+    """Return ``value`` as text, or "less than" the resolution ``step``. Both are in ``unit``."""
     return f"less than {step:.3g} {unit}" if abs(value) < step else f"{value:.3g} {unit}"
 
 
@@ -180,7 +180,7 @@ def _received(pipe: Connection) -> Any:
 def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
     """Run in the process to be killed: open a session and move the axes along ``dash``.
 
-    In lockstep, the process sends no commands while it waits to be killed, so that time stops.
+    The process sends no commands in lockstep while it waits to be killed, so that time stops.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # no operator is asked

@@ -33,7 +33,7 @@ from rths_nodes.procedure.session import RigSession
 BEYOND_VELOCITY = 1.05
 """Velocity of a step that exceeds the velocity limit, relative to the limit."""
 STOP_SPARE = 2
-"""Tolerance of the operator's stop, samples; the stop takes effect with the next command."""
+"""Tolerance of the operator's stop, samples, because the stop takes effect with the next command."""
 WATCHED_S = 1.0
 """Observation time after the interlock is closed or the pressure has returned, s."""
 SIMULATED = {
@@ -83,7 +83,7 @@ def _mean(rows: Sequence[Row]) -> Array:
 def _excursion(bench: Bench, goal: Array, velocity: Array | None = None) -> list[Row]:
     """Move to ``goal`` ``(n_axes,)`` m and back. Return the rows up to the rest at ``goal``.
 
-    ``velocity`` ``(n_axes,)`` m/s is an upper bound; without it, the motion to ``goal`` is one step.
+    ``velocity`` ``(n_axes,)`` m/s is an upper bound. Without ``velocity``, the motion to ``goal`` is one step.
     """
     start, since = bench.command, len(bench.rows) - 1
     if velocity is None:
@@ -118,7 +118,7 @@ def _limits_of_axis(bench: Bench, index: int) -> Iterator[CommissioningRow]:
     # the step is so small that only a velocity limit can delay the axis
     active = [row.active[index] for row in _excursion(bench, bench.command + step * only)]
     reached, finest = float(np.abs(np.diff(active)).max()) / bench.dt, float(bench.resolution[index])
-    spare = 1e-3 * velocity + finest / bench.dt  # the period is rounded
+    spare = 1e-3 * velocity + finest / bench.dt  # allows for the rounded period
     good = reached <= velocity + min(spare, 0.5 * (BEYOND_VELOCITY - 1.0) * velocity)
     measured = f"its fastest change was {reached:.4g} m/s"
     texts = f"{BEYOND_VELOCITY * velocity:.4g} m/s, for one sample", f"{spare:.2g} m/s", sheet.VELOCITY
@@ -156,7 +156,7 @@ def fast_stop(bench: Bench) -> Rows:
     if (dash := bench.fast) is None:
         return [stops.untried_fast()]
     with bench.opened():
-        small = bench.ways(bench.way, bench.velocity)  # valid now that the rig is at home
+        small = bench.ways(bench.way, bench.velocity)  # depends on the position: the rig is at home
     fast = dash.words(bench, "then the operator's stop command ends the motion")
     bench.operator.ask(f"every axis moves out and back: {small}; {fast}", moves=True)
 
@@ -180,7 +180,7 @@ def fast_stop(bench: Bench) -> Rows:
 
 
 def _clear_to_move(session: RigSession) -> None:
-    """Check the axes; sign for all items. Discard findings, because a load cell without a specimen seems dead."""
+    """Check the axes and sign for all items. Discard findings: a load cell without a specimen seems dead."""
     for axis in session.check().values():
         axis.findings.clear()
     for item in session.clearance.unsigned():
@@ -231,8 +231,8 @@ def _stopped(
 def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: str = "") -> CommissioningRow:
     """Return the row for the operator's stop.
 
-    ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands. If the rig was
-    not stopped, there are no commands, and ``reason`` states why.
+    ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands. There are no
+    commands if the rig was not stopped, and ``reason`` states why.
     """
     stopped = len(commands) > 2
     velocity = np.abs(np.diff(commands, axis=0)).max(axis=0) / bench.dt if stopped else bench.most

@@ -216,7 +216,7 @@ class ComposedTest:
             self.add(names.AXIS, open_writer, context, cli_args=in_namespace(f"{self.rig.location.rig}/{axis}"))
 
     def main(self, context: Context) -> int:
-        """Run the nodes as the program of their process. Return its exit code."""
+        """Run the nodes as the program of their process. Return the exit code of the process."""
         for node in self.nodes:
             start_if_wanted(node)
             if node.phase.gone:
@@ -251,7 +251,7 @@ class ComposedTest:
 TOLD_S = 5.0
 """Time from the Summary of a hanging actuator node until its termination, s."""
 TURN_S = 30.0
-"""Time from the end of the test until a hanging node is terminated, s; enough for a slow disk."""
+"""Time from the end of the test until a hanging node is terminated, s. It suffices for a slow disk."""
 FLUSHED_S = 10.0
 """Timeout for a node to deliver its last messages, or to detect that its peers have left, s."""
 
@@ -354,7 +354,7 @@ class HostedNode:
     def _watch(self) -> None:
         (node,) = self.nodes
         phase = node.phase
-        if phase.now >= Phase.REPORTED and node.role != names.RECORDER:  # all is reported: exit quickly
+        if phase.now >= Phase.REPORTED and node.role != names.RECORDER:  # everything is reported: exit quickly
             self._guard.arm(TOLD_S if isinstance(node, ActuatorNode) else LEAVING_S, phase.exit_code)
         elif phase.ended or node.shutdown.leader_lost:  # a Summary or the end of a recording is missing
             self._guard.arm(TURN_S, phase.exit_code or ExitCode.FAILED)

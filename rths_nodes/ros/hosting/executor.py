@@ -106,7 +106,7 @@ class ServiceDesk:
         self._next_round = self._round_ends_by = 0
 
     def serve(self, pacer: Pacer | None = None) -> None:
-        """Continue or begin a round. With ``pacer``, use only the slack before the tick."""
+        """Continue or begin a round, with a ``pacer`` only in the slack before the tick."""
         now = self._now()
         if pacer is None:
             for node in self._nodes:
@@ -178,7 +178,7 @@ this time."""
 OBSERVER_SLEEP_S = 0.01
 YIELDS = 6
 """Number of consecutive yields to the middleware thread that delivers messages by topic. Sockets need only one
-yield; with more yields, two nodes would keep yielding to each other."""
+yield. Two nodes would keep yielding to each other with more yields."""
 POLLS = 4
 """Number of polls of the inboxes before a sleep, because a wake-up costs 100 us."""
 AWAKE_NS = 300_000_000
@@ -204,7 +204,7 @@ def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
 
 
 class LoopExecutor:
-    """Runs ``nodes`` until all have finished; calls ``idle`` regularly, for progress and signals."""
+    """Runs ``nodes`` until all have finished. Calls ``idle`` regularly, for progress and signals."""
 
     def __init__(
         self,

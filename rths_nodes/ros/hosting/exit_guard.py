@@ -2,7 +2,7 @@
 """Timed exit of a process whose middleware hangs after a test.
 
 Fast DDS can deadlock while endpoints are removed (Fast DDS issue 6502). The hanging call holds the interpreter
-lock, so a timer of the C library ends the process; ``faulthandler.dump_traceback_later`` would exit with code 1. A
+lock, so a timer of the C library ends the process. ``faulthandler.dump_traceback_later`` would exit with code 1. A
 normal exit of the interpreter waits for threads, and exit handlers of the middleware race with its threads.
 """
 

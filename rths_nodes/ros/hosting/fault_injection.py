@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of a node: lost messages, wrong sensors, slow answers, suspension and death.
 
-Faults of streams act in the inboxes of loop nodes; monitor and recorder receive the original messages. The faults
+Faults of streams act in the inboxes of loop nodes. Monitor and recorder receive the original messages. The faults
 ``kill``, ``freeze`` and ``disk_full`` at sample k act when the node receives Measurement k. In the actuator node
 they act before Measurement k is sent. In the host ``processes``, ``kill`` and ``freeze`` are signals (SIGKILL,
 SIGSTOP, SIGCONT). In the host ``composed``, a dead or frozen node remains in the process but
@@ -101,7 +101,7 @@ class _Faults(Interposer):
         return SimpleNamespace(take=take, waited=lambda: 0)  # delays are not measured
 
     def _struck_inbox(self, inbox: Inbox | SimpleNamespace) -> SimpleNamespace:
-        """Return an inbox that applies due faults at Measurements; it is empty while the node must not work."""
+        """Return an inbox that applies due faults at Measurements. It is empty while the node must not work."""
         held: bytes | None = None
 
         def take() -> bytes | None:

@@ -144,7 +144,7 @@ def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
 class LaunchedTest:
     """Makes the launch actions for the nodes of a test, with one run id, and monitors the nodes until they exit.
 
-    If a process exits with an error, launch ends all processes. Foreign recorders, which are not in ``_peers``,
+    Launch ends all processes if a process exits with an error. Foreign recorders, which are not in ``_peers``,
     are stopped after the last node. Raises ConfigError if the test cannot run as configured.
     """
 

@@ -250,7 +250,7 @@ class StopClient(ThreadedNode):
     async def stop(self, kind: str) -> str:
         """Stop a run by ``kind`` (of ``STOPS``) and every motion of a procedure. Return the first confirmation.
 
-        Raises ConfigError if there is no executive and no node confirms within ``STOP_S``; then the rig may still
+        Raises ConfigError if there is no executive and no node confirms within ``STOP_S``. The rig may then still
         move.
         """
         brakes = stop_executive(self._namespace, kind)

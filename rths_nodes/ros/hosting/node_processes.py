@@ -34,13 +34,13 @@ class NodeDescription(names.NodeLocation):
 
     parameters: Data
     scenario: Scenario | None = None
-    """Scenario from the runner; None if the parameters define it."""
+    """Scenario from the runner, or None if defined by the parameters."""
 
 
 def describe(
     options: RunOptions, axes: Sequence[str] = (), console: bool = False, scenario: Scenario | None = None
 ) -> list[NodeDescription]:
-    """Return descriptions of the nodes of a rig; ``axes`` are the axes with their own nodes."""
+    """Return descriptions of the nodes of a rig. ``axes`` are the axes with their own nodes."""
     if scenario is not None:
         options = options.changed(scenario=scenario.name, rig="", case="", overrides=())
     roles = [role for role in names.NODES if role != names.RECORDER or options.recorded]
@@ -91,8 +91,8 @@ INDEXING_S = 600.0
 LEAVING_S = 10.0
 """Timeout for nodes other than the recorder to exit after a test, s."""
 QUIET_S = 0.05
-"""Pause before endpoints and participant are removed, s. Without the pause, a peer that is acknowledging a message
-could hang (``exit_guard.py``)."""
+"""Pause before endpoints and participant are removed, s. A peer that is acknowledging a message could otherwise
+hang (``exit_guard.py``)."""
 LONGEST_REPORT = 4000
 """Largest final report, bytes."""
 LOOK_S = 0.05

@@ -194,7 +194,7 @@ class ActuatorNode(RthsNode):
         self._start.refuse(reason)
 
     def flush(self) -> None:
-        """Flush the topics. If the test did not begin, first wait up to ``farewell`` s for the peers to leave."""
+        """Wait up to ``farewell`` s for the peers to leave if the test did not begin, then flush the topics."""
         if self.own_process and self._start and self._start.farewell:
             peer_names = self.location.full_names(self._start.peers)
             wait_until_gone(self, peer_names, self._start.farewell, self.clock)
@@ -226,7 +226,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def slack(self) -> int | None:
-        """Time until the next tick, ns; None in lockstep, without motion, or if the node waits for messages."""
+        """Time until the next tick, ns, or None in lockstep, without motion, or if the node waits for messages."""
         if self.pacer is None or not self.running:
             return None
         if self._follows:

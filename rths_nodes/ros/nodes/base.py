@@ -93,7 +93,7 @@ class Host:
     """Called when all peers are discovered, before the node reports ready."""
     on_ended: Callable[[], None] = lambda: None
     scenario: Scenario | None = None
-    """Scenario to run; None if parameters define it."""
+    """Scenario to run, or None if defined by parameters."""
     handed: Port | None = None
     """Open port that replaces the scenario's port."""
     numerical: Callable[[Assembly], NumericalStage] = NumericalStage
@@ -150,13 +150,13 @@ class RthsNode(FewRequests, LifecycleNode):
     awaits_answer: bool = False
     """True while another node of the loop computes the input of this node."""
     deadline: int | None = None
-    """Time at which the node must work even without a message, monotonic ns; None if there is none."""
+    """Time at which the node must work even without a message, monotonic ns, or None."""
     stops_rig: bool = False
     """True if deactivation brings the rig, or an axis, to rest."""
     missing: Callable[[], str] = str
-    """Function that returns a text about missing requirements other than peers; empty if none is missing."""
+    """Function that returns a text about missing requirements other than peers, or an empty text."""
     judged: tuple[ExitCode, str] | None = None
-    """Outcome and reason of the test if the node knows more than TestState contains; otherwise None."""
+    """Outcome and reason of the test if the node knows more than TestState contains, otherwise None."""
     late: LateData = LateData()
     awaited_streams: Sequence[str] = STREAMS
     """Inboxes whose messages wake the node if it has its own process."""
@@ -315,11 +315,11 @@ class RthsNode(FewRequests, LifecycleNode):
 
     @property
     def last_sample(self) -> int:
-        """Number of the last handled sample; -1 before the first."""
+        """Number of the last handled sample, or -1 before the first sample."""
         return -1
 
     def look(self) -> bool:
-        """Poll the handshake, at most every ``LOOK_NS``; return True if polled."""
+        """Poll the handshake, at most every ``LOOK_NS``. Return True after a poll."""
         now = self._now()
         due = now >= self._next_look
         if due:
@@ -347,7 +347,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.topics.flush()
 
     def safely(self, action: Callable[..., object], *arguments: object) -> object:
-        """Return the result of ``action``. On an error, bring the rig to rest, end as failed and return False."""
+        """Return the result of ``action``. An error brings the rig to rest, ends as failed and returns False."""
         try:
             return action(*arguments)
         except Exception as error:
@@ -375,7 +375,7 @@ class RthsNode(FewRequests, LifecycleNode):
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
         """Request a trip from the actuator node. ``sample`` is the sample of a breach, or 0.
 
-        In lockstep the trip takes effect at sample ``effective`` unless this is 0; otherwise immediately.
+        The trip takes effect at sample ``effective`` in lockstep if this is not 0, otherwise immediately.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
@@ -428,7 +428,7 @@ class Diagnostics:
         self._facts = {"role": location.role, **facts, "rig": rig_kind(node.scenario)}
 
     def publish_if_due(self) -> bool:
-        """Publish if due; return True if published. Call only within the slack."""
+        """Publish if due. Return True if published. Call only within the slack."""
         now = self._clock.monotonic_ns()
         if now < self._due:
             return False

@@ -2,8 +2,8 @@
 """Course of a test in the actuator node: its timing, supervision, and messages, from arming to completion.
 
 ``RigClock`` measures times. ``LockstepWindow`` or ``SignsOfLife`` supervises the observers. ``StopRequests``
-receives stop requests; ``TickGate`` decides when a tick may run. ``AfterMeasurement`` publishes the messages after
-a Measurement. ``Arming`` begins the test, ``Completion`` ends it.
+receives stop requests. ``TickGate`` decides when a tick may run. ``AfterMeasurement`` publishes the messages after
+a Measurement. ``Arming`` begins the test, and ``Completion`` ends it.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class RigClock:
     """Stamps samples and measures durations. ``pacer`` sets the ticks in real time and is None in lockstep.
 
     ``dt`` is the servo period, s. ``measured_at``, ``began_at`` and ``ended_at`` are the times of the last
-    Measurement, of Measurement 0 and of the end (ns of ``clock``); 0 means unknown. ``loop`` has durations from
-    Measurement to Command; ``work`` has durations from tick to Measurement.
+    Measurement, of Measurement 0 and of the end (ns of ``clock``, 0: unknown). ``loop`` has durations from
+    Measurement to Command. ``work`` has durations from tick to Measurement.
     """
 
     def __init__(self, dt: float, samples: int, pacer: Pacer | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -211,7 +211,7 @@ class TickGate:
     """Holds the Command of the next tick, and decides when that tick may run, with or without the Command.
 
     ``observers`` watches monitor and recorder. ``stops`` contains stop requests from services. ``receive_stops()``
-    polls for other stop requests. If no Command arrives for ``patience`` ns, the rig trips.
+    polls for other stop requests. The rig trips if no Command arrives for ``patience`` ns.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class TickGate:
         self._next_look = 0
 
     def take_command(self) -> None:
-        """Poll for the Command of the next tick; Commands for later ticks (``hops.depth`` > 0) are kept.
+        """Poll for the Command of the next tick. Commands for later ticks (``hops.depth`` > 0) are kept.
 
         In real time the first tick waits for its Command, because a slow start could delay this Command.
         """
@@ -258,7 +258,7 @@ class TickGate:
 
     @property
     def deadline(self) -> int | None:
-        """Deadline of a missing Command, monotonic ns; None in lockstep, at sample 0, or if none is missing."""
+        """Deadline of a missing Command, monotonic ns, or None in lockstep, at sample 0, or without one."""
         if self.command is not None or not self._rig.sample:
             return None
         return self._times.deadline
@@ -323,7 +323,7 @@ class StopRequests:
     """Receives stop requests to ``node``: its services ``stop`` and ``trip``, and messages on the topic ``trip``.
 
     The loop executes ``acts``, which hold and trip the rig, through ``calls`` before a service responds.
-    ``former`` is the inbox of ``FORMER_TRIP``; ``warn`` is called if a client uses this name.
+    ``former`` is the inbox of ``FORMER_TRIP``. ``warn`` is called if a client uses this name.
     """
 
     def __init__(
@@ -389,8 +389,8 @@ _TIME = struct.Struct("<iI")
 class AfterMeasurement:
     """Publishes TestState and, after each Measurement, the messages that are not part of the loop.
 
-    TestState contains the ``constants`` of the test. If ``gathered``, axis nodes send the true states later. In
-    lockstep, the time of every ``clock_every``-th sample is published on ``/clock``; 0 disables this.
+    TestState contains the ``constants`` of the test. Axis nodes send the true states later if ``gathered``. In
+    lockstep, the time of every ``clock_every``-th sample (0: never) is published on ``/clock``.
     """
 
     def __init__(
@@ -448,7 +448,7 @@ class AfterMeasurement:
         pack = self._topics.codec.pack_measurement
         while (true_state := self._port.true_state()) is not None:
             true = true_state[0]
-            if self._of_ticks and self._of_ticks[0][0] == true.sample:  # other ticks have no sample
+            if self._of_ticks and self._of_ticks[0][0] == true.sample:  # ticks of a pause have no sample
                 _, sample, stamp = self._of_ticks.popleft()
                 self._deferred.put("true_state", pack, partial(replace, true, sample=sample), stamp)
         return bool(self._port.true_state_complete)
@@ -465,9 +465,9 @@ class Arming:
     machines are compared (``questions``). In real time a round trip to another machine may take at most 1 +
     ``hops.depth`` samples.
 
-    After a refusal, the node waits up to ``farewell`` (s) for its peers to leave, because a peer accepts the
-    refusal only after it has discovered this node. A real rig is armed only FOUND_S (s) after the activation, when
-    clients that can stop the test have discovered the node.
+    The node waits up to ``farewell`` (s) for its peers to leave after a refusal. A peer accepts the refusal only
+    after it has discovered this node. A real rig is armed only FOUND_S (s) after the activation, when clients that
+    can stop the test have discovered the node.
     """
 
     def __init__(
@@ -589,8 +589,8 @@ TRUTH_NS = 200_000_000
 class Completion:
     """Completes the work of the actuator node between the last sample of the rig and the end of the node.
 
-    The monitor may still trip a finished test through ``gate``. After the monitor's verdict, the last true state,
-    and a second comparison of clocks, the node publishes its Summary. The node exits when all ``observers`` have
+    The monitor may still trip a finished test through ``gate``. The node publishes its Summary after the monitor's
+    verdict, the last true state, and a second comparison of clocks. The node exits when all ``observers`` have
     finished, or after ``LINGER_NS``.
     """
 
@@ -619,8 +619,8 @@ class Completion:
         if not shutdown.reported:
             if self._waits(elapsed):
                 return
-            shutdown.report()  # The recorder closes after this report.
-        unneeded = shutdown.patience_over and not self._times.began_at  # The observers have received nothing.
+            shutdown.report()  # the recorder closes the recording after this report
+        unneeded = shutdown.patience_over and not self._times.began_at  # observers have received nothing
         if not self._waiting or elapsed > LINGER_NS or shutdown.exit_now or unneeded:
             rig.close()
             self._phase.to(Phase.GONE)

@@ -77,7 +77,7 @@ class FollowedPort(RecordedPort):
 
     @property
     def failure(self) -> str:  # type: ignore[override]
-        """Reason for the failure of a component, known after the last Measurement; empty if none failed."""
+        """Reason for the failure of a component, known after the last Measurement. Empty if none failed."""
         _, reason, failed = self.loop.ending() if self.last else (None, "", False)
         return reason if failed else ""
 
@@ -135,7 +135,7 @@ class FollowedRig(RigStage):
 
     def begin(self) -> None:
         super().begin()
-        self._forward()  # a stop requested while armed
+        self._forward()  # the stop may have been requested while the rig was armed
 
     def trip(self, reason: str, sample: int = 0) -> None:
         super().trip(reason, sample)

@@ -50,8 +50,8 @@ class DriverGuard:
     """Checks Commands to a driver of the rig and Measurements from the driver. The first breach causes a trip.
 
     ``trip`` receives the reason, the sample, and the first tick without a Command (0: the pending tick).
-    ``tripped`` is the reason with the sample, empty before a trip. If a driver ignores a Trip, the test ends
-    as tripped. A test that ends before the last sample has failed.
+    ``tripped`` is the reason with the sample, empty before a trip. The test ends as tripped if
+    a driver ignores a Trip. A test that ends before the last sample has failed.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class DriverGuard:
         return self._passes(reason, measured.sample, measured.sample + 1)
 
     def command(self, command: Command) -> bool:
-        """Return True if ``command`` may be published; after a breach, False."""
+        """Return True if ``command`` may be published, and False after a breach."""
         self._command = command
         if self._at_once is not None:
             self._at_once.made(command)
@@ -165,7 +165,7 @@ def joint_publisher(
     """Return a function that publishes the axes as joints, through ``publish(topic, message)``.
 
     Its arguments are sample, time stamp (ns), targets, commands, measured displacements and forces. ``axes`` is
-    true for force-controlled axes, whose targets and commands are efforts (N); other positions are displacements
+    true for force-controlled axes, whose targets and commands are efforts (N). Other positions are displacements
     (m). Velocities (m/s) are computed from successive positions. ``dt`` is the servo period, s.
     """
     loaded = list(axes.values())

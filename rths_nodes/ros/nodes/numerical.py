@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of the numerical part: the integrator publishes Targets, the compensator turns them into Commands.
+"""Nodes of the numerical part: the integrator publishes Targets, and the compensator converts them to Commands.
 
 The integrator receives the forces of the rig. The compensator receives Targets and Measurements, and bridges late
 Targets.
@@ -225,7 +225,7 @@ class CompensatorNode(RthsNode):
 
     @property
     def awaited_streams(self) -> Sequence[str]:  # type: ignore[override]
-        """Streams that wake the node. While a Target is missing, Measurements do not wake the node."""
+        """Streams that wake the node. Measurements do not wake the node while a Target is missing."""
         if self._waiting or self._answered < 0 or self.stage.ready(self.measurements.expected + 1):
             return STREAMS
         late = not self.settings.lockstep and self._next_look_for_measurement() is None
@@ -237,7 +237,7 @@ class CompensatorNode(RthsNode):
 
     @property
     def deadline(self) -> int | None:  # type: ignore[override]
-        """Time at which the Target of the next Command is late, ns; None if no Target can be late."""
+        """Time at which the Target of the next Command is late, ns, or None if no Target can be late."""
         if self.settings.lockstep or self._answered < 0:
             return None
         if self._waiting:

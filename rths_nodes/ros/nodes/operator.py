@@ -47,7 +47,7 @@ DISCOVERY_S, LOOK_S = 1.0, 0.05
 """Duration (``DISCOVERY_S``) and polling period (``LOOK_S``) of the search for another operator node, s."""
 REQUESTS = 64
 THREADS = 2
-"""Number of threads; with two, a trip request does not wait for a timer."""
+"""Number of threads: two, so that a trip request does not wait for a timer."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
 """States in which ``rig_state`` needs a watcher, because the port is closed or a run has its own topics."""
 
@@ -80,7 +80,7 @@ class OperatorNode(ThreadedNode):
     """Publishes the state of a procedure in ``namespace``, and stops or holds the procedure on request.
 
     ``stop(reason, by=...)`` stops the procedure. ``hold`` raises ConfigError if no rung is running. ``watch_hz``
-    is the rate at which a watcher needs the state of the rig, Hz; 0 without a watcher.
+    is the rate at which a watcher needs the state of the rig, Hz, or 0 without a watcher.
     """
 
     def __init__(

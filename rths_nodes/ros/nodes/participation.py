@@ -48,7 +48,7 @@ class Phase(IntEnum):
     """The rig may move."""
     ENDED = 5
     REPORTED = 6
-    """The Summary is published; messages from other nodes may still be needed."""
+    """The Summary is published, but messages from other nodes may still be needed."""
     GONE = 7
     """The node has finished, and its host may close it."""
 
@@ -159,8 +159,8 @@ LEADER_LOST_NS = 1_000_000_000
 OVERDUE_NS = 6_000_000_000
 """Time from the end of a test until the actuator node is considered gone, ns.
 
-The actuator node leaves within 5 s (``Completion``). If the datagram that announces the departure is lost, the
-middleware keeps the participant for another 20 s."""
+The actuator node leaves within 5 s (``Completion``). The middleware keeps the participant for another 20 s if the
+datagram that announces the departure is lost."""
 
 
 class Shutdown:
@@ -195,7 +195,7 @@ class Shutdown:
 
     @property
     def interrupted_for(self) -> int:
-        """Time since the last stop request, ns; 0 without a request."""
+        """Time since the last stop request, ns, or 0 without a request."""
         return self._now() - self._asked_at if self._asked_at else 0
 
     @property
@@ -266,7 +266,7 @@ class Shutdown:
 
 
 class MeasurementSequence:
-    """Receives Measurements in order, until one is missing or malformed; ``on_lost`` receives the reason."""
+    """Receives Measurements in order, until one is missing or malformed. ``on_lost`` receives the reason."""
 
     def __init__(self, topics: NodeTopics, shutdown: Shutdown, on_lost: Callable[[str], None]) -> None:
         self._topics, self._shutdown, self._on_lost = topics, shutdown, on_lost
@@ -419,7 +419,7 @@ class ClockQuestions:
             if answer["number"] == self._asked and peer in self._silent:
                 self._silent.discard(peer)
                 round_trip = (self._elapsed() - waited - self._asked_at) / SECOND - answer["held"]
-                if round_trip > 0.0:  # otherwise a clock was set while a message waited
+                if round_trip > 0.0:  # else a clock was set while a message waited
                     exchanges[peer].append(Exchange(answer["ahead"], round_trip))
 
     @property
@@ -444,13 +444,13 @@ _STATES = frozenset(map(int, State))
 
 
 class Membership:
-    """Decides whether TestStates belong to this run. Before the test, a node may join another run.
+    """Decides whether TestStates belong to this run. A node may join another run before the test.
 
     ``join(mark)`` joins the other run, and raises ConfigError for an invalid mark. The other run must have the
     hash ``scenario_hash``, unless this is None. Once ``settled()`` is true, other runs are ignored.
 
-    Replayed messages have older stamps than messages of the actuator node. If ``guard()`` is not certain that the
-    actuator node has sent a message, the node joins no active or ended test and ignores an old message. A message
+    Replayed messages have older stamps than messages of the actuator node. The node joins no active or ended test,
+    and ignores old messages, unless ``guard()`` is certain that the actuator node has sent the message. A message
     that arrives before the name of its publisher is kept for :meth:`cleared`.
     """
 
@@ -471,7 +471,7 @@ class Membership:
         self._in_doubt: tuple[Data, int] | None = None
 
     def cleared(self) -> list[Data]:
-        """Return the kept TestState in a list if its publisher is now accepted; otherwise an empty list."""
+        """Return the kept TestState in a list if its publisher is now accepted, otherwise an empty list."""
         if self._in_doubt is None or not self._guard().certain:
             return []
         state, publishers = self._in_doubt
@@ -546,7 +546,7 @@ class Handshake:
     def begin(self) -> None:
         self._seen_at = self._now()
         self._complain_at = self._seen_at + COMPLAINT_NS
-        if self._phase.now is Phase.READY:  # active again
+        if self._phase.now is Phase.READY:  # the node was inactive before
             self.publish()
 
     def look(self) -> None:
@@ -557,7 +557,7 @@ class Handshake:
             self._wait_for_the_test()
         self.receive_state()
         if self._phase.now is Phase.MATCHING:
-            self._topics.lines.answer()  # there are no messages of streams yet
+            self._topics.lines.answer()  # streams have no messages yet
         else:
             self._topics.look()
         self._topics.name_publishers()

@@ -118,7 +118,7 @@ class FurtherTopics:
 
 
 def optional(writer: Writer, on_lost: Callable[[str], None]) -> Any:
-    """Return a :class:`Writer` that ignores calls once ``writer`` has failed; ``on_lost`` receives the reason."""
+    """Return a :class:`Writer` that ignores calls once ``writer`` has failed. ``on_lost`` receives the reason."""
     lost = False
 
     def guarded(act: Callable[..., None]) -> Callable[..., None]:
@@ -286,7 +286,7 @@ class RecorderNode(RthsNode):
         self._record_rare()
         if not (self._complete() or self._waited_enough()):
             return
-        self.handshake.receive_state()  # may be outdated: the test can trip after it was reported as finished
+        self.handshake.receive_state()  # possibly outdated: a test that was reported as finished can still trip
         assert self.writer is not None
         self.writer.flush()
         numbers = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
@@ -346,7 +346,7 @@ class RecorderNode(RthsNode):
 
     @property
     def lost(self) -> dict[str, int]:
-        """Number of missing messages per stream. Without a Summary, missing messages at the end are unknown."""
+        """Number of missing messages per stream. Missing messages at the end are unknown without a Summary."""
         tails = {
             name: sent - (self._next[name] - self._first(name)) // self._apart[name]
             for name, sent in self._sent.items()

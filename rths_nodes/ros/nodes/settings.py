@@ -189,7 +189,7 @@ class NodeSettings:
 
     @property
     def patience(self) -> float | None:
-        """Timeout for an actuator node on another machine, s; None if the actuator node is on this machine."""
+        """Timeout for an actuator node on another machine, s, or None if the actuator node is on this machine."""
         elsewhere = bool(self.here) and ACTUATOR not in self.here
         return float(self.value("peer_timeout")) if elsewhere else None
 
@@ -320,7 +320,7 @@ class NodeSettings:
         try:
             self._check_options()
             declared_rows = list(rows(self._loaded(self._values), self.owned))
-        except Exception:  # configuration raises the error again and reports it
+        except Exception:  # configuring raises and reports this error again
             declared_rows = []
         for row in declared_rows:
             declare(self._node, *row)

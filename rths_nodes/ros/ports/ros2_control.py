@@ -46,7 +46,7 @@ class Unfit(Exception):
 
 @dataclass(frozen=True, eq=False)
 class JointSample:
-    """Joint state of all axes; ``number`` is its sample number.
+    """Joint state of all axes. ``number`` is its sample number.
 
     ``stamp`` is in s. Displacement and force ``(n_axes,)`` are in the units of the joints. ``echo`` is the number
     of the newest command received by the hardware, or None without a counter.
@@ -74,7 +74,7 @@ def _indices(names: tuple[str, ...], wanted: tuple[str, ...]) -> Mapping[str, in
 def joint_sample(joints: Sequence[str], counter: str, message: JointState) -> JointSample:
     """Return the sample of a sensor_msgs/JointState. Raises Unfit for a missing joint or value.
 
-    If ``counter`` is not empty, the position of this joint is the number of a command.
+    The position of the joint ``counter``, unless empty, is the number of a command.
     """
     names = tuple(message.name)
     indices = _indices(names, (*joints, counter) if counter else tuple(joints))
@@ -118,9 +118,9 @@ def states_per_sample(stamps: Sequence[float], dt: float) -> int:
 
 
 class SampleStream:
-    """Converts joint states of a test to samples by ``read``; only the newest sample is used.
+    """Converts joint states of a test to samples by ``read``. Only the newest sample is used.
 
-    If old samples were answered, a burst of commands would make the rig jump, because the controller has no queue.
+    Answers to old samples would be a burst of commands. The rig would jump, because the controller has no queue.
     Stamps give the numbers of samples, from 0: a sample has ``per_sample`` states, ``period`` s apart. Deviations
     of up to 0.4 periods and clock drift are tolerated. ``slipped`` counts lost or unused samples. ``heard_at`` is
     the arrival time of the last new state, ns. ``ages`` are ages of samples on arrival.
@@ -392,8 +392,8 @@ class Ros2ControlPort(OfPort, Readback):
     def write(self, command: Command) -> None:
         """Send the Command, or open the interlock if the first Command is too far from the position of the rig.
 
-        If the interlock is open for another reason, commands of the safe stop are still sent. They are not sent if
-        no joint state arrived before the first Command.
+        Commands of the safe stop are still sent if the interlock is open for another reason, unless no joint state
+        arrived before the first Command.
         """
         values = command.command.copy()
         if self._command is None:
@@ -418,7 +418,7 @@ class Ros2ControlPort(OfPort, Readback):
                 )
 
     def drop_heartbeat(self) -> None:
-        """Stop sending commands, so that the watchdog stops the rig. Without a watchdog, continue to send."""
+        """Stop sending commands if there is a watchdog, which then stops the rig."""
         self._dropped = self._params.watchdog is not None
 
     @property
@@ -428,7 +428,7 @@ class Ros2ControlPort(OfPort, Readback):
     def ready(self) -> bool:
         """Return True if an unused joint state has arrived.
 
-        If the interlock is open, also return True once the period of the sample has elapsed. The safe stop then
+        Return True also once the period of the sample has elapsed, if the interlock is open. The safe stop then
         follows the clock of this computer.
         """
         if self._found:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishers and subscriptions that handle messages as bytes, polled without an executor; their filters and QoS.
+"""Publishers and subscriptions that handle messages as bytes, polled without an executor, with filters and QoS.
 
-A filter accepts messages from peers of this run. Others are dropped and counted; trip requests have their own
+A filter accepts messages from peers of this run. Others are dropped and counted. Trip requests have their own
 filter. The middleware provides the gid (identifier) of a message's publisher, and the ROS graph its node. Until
 the test begins, peers may appear, or return with another publisher. Later publishers are refused.
 
@@ -71,10 +71,10 @@ def full_name(info: TopicEndpointInfo) -> str:
 class PublisherGuard:
     """Filters one subscription: accepts messages of ``run`` from the peers ``speakers`` (full names).
 
-    ``known`` contains the gids of the peers' publishers. While the guard is open, the node of an unknown gid is
-    looked up in the graph. If the graph has no such node yet, the last message of this publisher is kept. In
-    distributions without gids, only the bytes show whether a message belongs to this run. With ``early``, messages
-    before the test may come from a node without a run.
+    ``known`` contains the gids of the peers' publishers. An open guard looks up the node of an unknown gid in the
+    graph. It keeps the last message of this publisher if the graph has no such node yet. In distributions without
+    gids, only the bytes show whether a message belongs to this run. ``early`` admits messages from a node without
+    a run before the test.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class PublisherGuard:
 
     @property
     def doubtful(self) -> int:
-        """Number of publishers if the guard is uncertain only because a name is missing; otherwise 0."""
+        """Number of publishers if the guard is uncertain only because a name is missing, otherwise 0."""
         return 0 if self._by_gid or self._others or not self.nameless else self.count
 
     def learn(self) -> None:
@@ -155,7 +155,7 @@ class PublisherGuard:
     def _find(self, there: Sequence[tuple[str, bytes]]) -> None:
         for speaker in self.speakers:
             gids = [gid for name, gid in there if name == speaker]
-            if self._gids.get(speaker) not in gids:  # keep the first publisher
+            if self._gids.get(speaker) not in gids:  # keep the gid of the first publisher
                 self._gids.pop(speaker, None)
                 if len(gids) == 1:
                     self._gids[speaker] = gids[0]
@@ -241,7 +241,7 @@ class TripGuard(PublisherGuard):
             super().meet(gid, data)
 
     def admits(self, data: bytes) -> bool:
-        """Return True for a Trip from a peer. Without gids, requests also arrive here and are refused."""
+        """Return True for a Trip from a peer. Requests also arrive here without gids, and are refused."""
         return request_in(data) is None and super().admits(data)
 
     def reject(self, gid: bytes, data: bytes) -> None:
@@ -267,7 +267,7 @@ def reason_of(run: str, source: str, reason: str) -> str | None:
 
 
 def request_in(data: bytes) -> str | None:
-    """Return the reason (:func:`reason_of`) of a trip request of version 2 or 3; None for other messages."""
+    """Return the reason (:func:`reason_of`) of a trip request of version 2 or 3, or None for other messages."""
     with suppress(ValueError):
         values = decode("Trip", data)
         if not values["run"] and len(values["frame_id"]) != LENGTH_OF_MARK:  # version 2 stores a mark here
@@ -295,8 +295,8 @@ FOREIGN_A_TURN = 128
 class Inbox:
     """Polled subscription of the node ``owner`` that returns only messages accepted by the ``guard``.
 
-    If ``by_hand``, the publisher is a neighbour and passes messages directly. Otherwise messages come by ``line``,
-    if any. Middleware copies of such messages are dropped.
+    A neighbour passes messages directly if ``by_hand`` is true. Otherwise messages come by ``line``, if any.
+    Middleware copies of such messages are dropped.
     """
 
     def __init__(
@@ -337,7 +337,7 @@ class Inbox:
             self.line = None
 
     def take(self) -> bytes | None:
-        """Return the next message; None if there is no message, or after ``FOREIGN_A_TURN`` foreign messages."""
+        """Return the next message, or None if there is no message or after ``FOREIGN_A_TURN`` foreign messages."""
         if self.by_hand:
             if not self._handed:
                 return None
@@ -372,7 +372,7 @@ class Inbox:
         return None
 
     def drop(self, most: int = AT_MOST) -> None:
-        """Drop up to ``most`` middleware copies of directly received messages; count foreign messages."""
+        """Drop up to ``most`` middleware copies of directly received messages, and count foreign messages."""
         guard = self.guard
         line = self.line if self.by_line else None
         elsewhere = self.by_hand or (line is not None and not line.given_back)
@@ -401,7 +401,7 @@ class Inbox:
 
 
 class StreamPublisher:
-    """Publishes messages as bytes; ``sent`` is their number.
+    """Publishes messages as bytes. ``sent`` is the number of messages.
 
     ``partners`` are the subscribing peers (full names), nodes of the loop first. ``neighbours`` are inboxes in
     this process, which receive every message directly. ``lines`` are the lines to other nodes of this machine, by

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Line: one stream between two nodes of a machine, over a unix socket that preserves message boundaries.
 
-The nodes share no lock. When a node exits, the kernel reports this immediately, and still delivers earlier
-messages. Every local process may bind or call an abstract socket name, so both sides query the kernel for the user
+The nodes share no lock. The kernel reports the exit of a node immediately, and still delivers earlier messages.
+Every local process may bind or call an abstract socket name, so both sides query the kernel for the user
 of the other process.
 """
 
@@ -39,7 +39,7 @@ def address(node: str, domain: int, user: int | None = None) -> bytes:
 
 
 def stop_address(namespace: str) -> bytes:
-    """Return the socket address of the executive; the datagram ``S`` stops the test, ``T`` trips it."""
+    """Return the socket address of the executive. The datagram ``S`` stops the test, and ``T`` trips it."""
     return address(f"/{namespace.strip('/')} stop", int(os.environ.get(DOMAIN) or 0))
 
 
@@ -148,7 +148,7 @@ class SocketReader:
 
     @property
     def last_number(self) -> int:
-        """Number of the last message; -1 before the first."""
+        """Number of the last message, or -1 before the first message."""
         return number_of(self._last) if len(self._last) >= HEAD.size else -1
 
     def look(self) -> None:
@@ -170,7 +170,7 @@ class SocketReader:
 class SocketWriter:
     """Sends messages on a line. ``open`` is true while the receiver listens.
 
-    At most ``depth`` messages are queued while the kernel's buffer is full. ``lost`` counts further messages; the
+    At most ``depth`` messages are queued while the kernel's buffer is full. ``lost`` counts further messages. The
     receiver detects the gap by message numbers.
     """
 
@@ -220,11 +220,11 @@ class SocketWriter:
             self.close()
 
     def look(self) -> bool:
-        """Send queued messages; return False if the receiver has closed the line."""
+        """Send queued messages. Return False if the receiver has closed the line."""
         self.send_kept()
-        if self.open and not self.spoken:  # later, only a failed send reveals a closed line
+        if self.open and not self.spoken:  # an accepted line is known to be closed only after a failed send
             try:
-                gone = not self.socket.recv(1)  # after accepting, the receiver sends nothing
+                gone = not self.socket.recv(1)  # a receiver that has accepted sends nothing
             except BlockingIOError:
                 gone = False
             except OSError:
@@ -241,10 +241,10 @@ class SocketWriter:
 
 
 def make_room(sock: socket.socket, messages: int, size: int) -> int:
-    """Enlarge the send buffer of ``sock`` for messages of ``size`` bytes; return the number that fits."""
+    """Enlarge the send buffer of ``sock`` for messages of ``size`` bytes. Return the number that fits."""
     wanted = min(messages * (size + PER_MESSAGE), 0x3FFFFFFF)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted // 2)  # the kernel doubles this value
     if sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < wanted // 2 * 2:
-        with suppress(OSError):  # needs privileges
+        with suppress(OSError):  # permitted only to privileged processes
             sock.setsockopt(socket.SOL_SOCKET, FORCE, wanted // 2)
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // (size + PER_MESSAGE)

@@ -72,7 +72,7 @@ def in_words() -> Iterator[None]:
 def settle() -> None:
     """Configure the middleware: by default local discovery, no shared memory, and quick repair of lost messages.
 
-    The user's settings are kept. In a process with earlier nodes only the discovery range can change. Raises
+    The user's settings are kept. Only the discovery range can change in a process with earlier nodes. Raises
     ConfigError for settings that ROS 2 would misread, and for hosts outside the discovery range.
     """
     environment.check()
@@ -92,7 +92,7 @@ def settle() -> None:
                         f"{PEERS}: {peers!r} names other machines, but discovery is restricted to this machine; "
                         f"set {RANGE}=SUBNET, or unset {PEERS}"
                     )
-                # with LOCALHOST, ROS 2 would add the shared-memory transport
+                # LOCALHOST would add the shared-memory transport
                 os.environ |= {variable: local, RANGE: "SYSTEM_DEFAULT"}
             elif not (value and wanted == "SYSTEM_DEFAULT"):  # otherwise the parent process has set the variable
                 os.environ[variable] = wide
@@ -131,7 +131,7 @@ class ThreadedNode:
                 )
             stack.callback(self._node.destroy_node)
             self._owned = stack.pop_all()
-        self._executor: Executor = (  # with one thread, a multi-threaded executor warns
+        self._executor: Executor = (  # a multi-threaded executor with one thread warns
             SingleThreadedExecutor(context=self._context)
             if threads == 1
             else MultiThreadedExecutor(threads, context=self._context)

@@ -109,7 +109,7 @@ class _Kind:
 
 
 class RequestQueue:
-    """Receives and answers requests to one ``service`` without an executor; not thread-safe.
+    """Receives and answers requests to one ``service`` without an executor. Not thread-safe.
 
     rclpy holds the interpreter lock while the middleware waits up to 0.1 s for a client that has left. This class
     holds the lock only during the conversion of a message.

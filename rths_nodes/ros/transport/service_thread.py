@@ -20,7 +20,7 @@ from rths_nodes.loop.realtime import Starving, step_back
 from rths_nodes.ros.transport.rclpy_private import GuardCondition, RequestQueue, WaitSet
 
 SERVICE_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10)
-"""QoS of every service. By default, rclpy keeps 1000 requests to each parameter service."""
+"""QoS of every service. The default of rclpy keeps 1000 requests to each parameter service."""
 PAUSE_S, SHARE = 0.02, 0.05
 """``PAUSE_S``: shortest pause after an answer, s. ``SHARE``: largest fraction of a processor for answers."""
 
@@ -71,8 +71,8 @@ class LoopCalls:
 class ServiceThread:
     """Answers requests in a thread. ``answers`` maps each service to the function that answers its requests.
 
-    Failed requests are refused and reported through ``warn``. With ``first`` the thread keeps the priority of the
-    loop, for requests that must not be delayed.
+    Failed requests are refused and reported through ``warn``. ``first`` keeps the priority of the loop, for
+    requests that must not be delayed.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ OnHeard = Callable[[str, bytes, Data], None]
 
 
 class Interposer:
-    """Layer without effect between a node and its topics and port; subclasses insert faults."""
+    """Layer without effect between a node and its topics and port. Subclasses insert faults."""
 
     holds_up = False
     """True if the node works only while ``may_work()`` is true."""
@@ -82,7 +82,7 @@ class Interposer:
 class NodeTopics:
     """Holds publishers and inboxes of ``node`` by the keys of its endpoints, from :meth:`open` to :meth:`close`.
 
-    ``opened`` contains the ``inboxes`` without the interposer; ``senders`` publish through ``outlets``.
+    ``opened`` contains the ``inboxes`` without the interposer. ``senders`` publish through ``outlets``.
     ``on_received`` receives each message on a low-rate topic.
     """
 
@@ -110,7 +110,7 @@ class NodeTopics:
         interposer: Interposer | None = None,
         load: Load | None = None,
     ) -> None:
-        """Create publishers and inboxes. With ``load``, streams between nodes on this machine use ``line.py``."""
+        """Create publishers and inboxes. ``load`` lets streams between nodes on this machine use ``line.py``."""
         self.codec = codec
         between = interposer or Interposer()
         self.malformed = 0
@@ -161,14 +161,14 @@ class NodeTopics:
             outlet.publisher.wait_for_all_acked(Duration(nanoseconds=left))
 
     def publish(self, topic: str, values: Data) -> None:
-        """Publish on a low-rate topic. Before the run is known, publish only on handshake topics."""
+        """Publish on a low-rate topic, but only on a handshake topic before the run is known."""
         row = names.TOPICS[topic]
         if self.run.mark or row.handshake:
             header = {"stamp": self._clock.time_ns(), "run": self.run.mark}
             self.senders[topic](encode(row.message, header | dict(values)))
 
     def receive(self, topic: str, unpack: Callable[[bytes], tuple[T, int]]) -> tuple[T, int] | None:
-        """Return the next valid sample of a stream and its stamp, or None; drop and count malformed messages."""
+        """Return the next valid sample of a stream and its stamp, or None. Malformed messages are only counted."""
         inbox = self.inboxes[topic]
         while (data := inbox.take()) is not None:
             try:
@@ -202,7 +202,7 @@ class NodeTopics:
         return {key: outlet.sent for key, outlet in self._streams.items()}
 
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
-        """Pass streams directly to inboxes of this process. With ``holds``, copies wait for ``publish_held``."""
+        """Pass streams directly to inboxes of this process. Copies wait for ``publish_held`` if ``holds``."""
         me = self._node.get_fully_qualified_name()
         inboxes = [inbox for other in neighbours_topics for inbox in other.opened.values()]
         for outlet in self._streams.values():
@@ -263,7 +263,7 @@ class NodeTopics:
         return ""
 
     def other_versions(self) -> str:
-        """Return the problem if a partner uses another version of a message; otherwise an empty string."""
+        """Return the problem if a partner uses another version of a message, otherwise an empty string."""
         published = [(outlet.publisher.topic_name, outlet.partners) for outlet in self.outlets.values()]
         for topic, partners in (*published, *((guard.topic, guard.speakers) for guard in self.guards.values())):
             publishers = self._node.get_publishers_info_by_topic(topic)
@@ -375,7 +375,7 @@ AGAIN_NS = 50_000_000
 
 @dataclass(frozen=True)
 class Load:
-    """Capacity of a line: ``messages`` of at most ``size`` bytes. With ``holds``, topic subscribers may wait."""
+    """Capacity of a line: ``messages`` of at most ``size`` bytes. Topic subscribers may wait if ``holds``."""
 
     messages: int
     size: int
@@ -385,7 +385,7 @@ class Load:
 class NodeLines:
     """Connects ``node`` by lines to nodes of this machine, from :meth:`open` to :meth:`close`.
 
-    ``run()`` returns the mark of the run; empty if unknown. ``warn`` receives the reason if messages to a partner
+    ``run()`` returns the mark of the run, empty if unknown. ``warn`` receives the reason if messages to a partner
     on this machine are sent by topic.
     """
 
@@ -469,7 +469,7 @@ class NodeLines:
         return {} if self._listener is None else self._listener.strangers
 
     def call(self) -> str:
-        """Connect to the partners. Return a text about missing answers; empty if none is missing."""
+        """Connect to the partners. Return a text about missing answers, empty if none is missing."""
         if self._load is None:
             return ""
         missing = []
@@ -640,7 +640,7 @@ class Connector:
     """Connects to the node that listens on ``address``, and sends the greeting ``hello``.
 
     ``answered`` is true once the connection is accepted or refused, or times out. ``problem`` is the reason for a
-    missing ``socket``; it is empty if no node listens on this machine.
+    missing ``socket``, but is empty if no node listens on this machine.
     """
 
     def __init__(self, address: bytes, hello: Greeting, clock: Clock = SYSTEM_CLOCK) -> None:

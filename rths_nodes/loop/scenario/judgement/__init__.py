@@ -3,7 +3,7 @@
 
 Impossible values are refused when a scenario is loaded or run. Doubtful values are cautions: ``rths check`` prints
 them, an operator signs them on a real rig, and the report lists them. ``validate`` of a section checks values
-within the section; ``fits`` and ``cautions`` (``core/parameters.py``) check a component.
+within the section. ``fits`` and ``cautions`` (``core/parameters.py``) check a component.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["RULES", "Judgement", "cautions", "refuse", "refuse_weaker"]
 
 
 def refuse(scenario: Scenario, simulated: bool = True) -> None:
-    """Raise one ConfigError for all impossible numbers; unless ``simulated``, also for all missing numbers."""
+    """Raise one ConfigError for all impossible and, unless ``simulated``, all missing numbers."""
     seen = Seen(scenario, simulated, date.today())
     Problems(judgement.words for judgement in _judgements(seen, REFUSED)).refuse()
 
 
 def refuse_weaker(scenario: Scenario, rig: RigFile | Scenario, levels: WholeLevels | None) -> None:
-    """Raise ConfigError if a level or bound is weaker than in ``rig``: a rig file, or the earlier scenario."""
+    """Raise ConfigError if a level or bound is weaker than in ``rig``, a rig file or the earlier scenario."""
     (rule,) = (rule for rule in RULES if rule.name == rig_rules.WEAKER)
     Problems(map(rule.text, rig_rules.weaker_than_rig(scenario, rig, levels))).refuse()
 

@@ -31,7 +31,7 @@ from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.supervision.monitor import INDICES
 
 SLACK = 4.0
-"""Largest usual ratio of velocity to sqrt(deceleration x stroke). With a ratio of 2 an axis can just stop within
+"""Largest usual ratio of velocity to sqrt(deceleration x stroke). An axis with a ratio of 2 can just stop within
 the total stroke."""
 SHARPEST = 100.0
 """Deceleration that is plausible for every rig, whatever its velocity, m/s^2."""

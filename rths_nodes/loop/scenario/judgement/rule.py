@@ -46,9 +46,9 @@ Look = Callable[[Seen], Iterable[Found]]
 
 
 class Rule(NamedTuple):
-    """Relation between numbers, and its reason. If ``real`` is true, the rule applies only to real rigs.
+    """Relation between numbers, and its reason. A rule with ``real`` = True applies only to real rigs.
 
-    The function ``look`` may serve several rules; it yields the numbers that violate one of them.
+    ``look`` yields the numbers that violate this rule or others with the same function.
     """
 
     weight: str
@@ -70,7 +70,7 @@ RULES: list[Rule] = []
 
 
 def rules(**named: Rule) -> Callable[[Look], Look]:
-    """Return a decorator that adds rules to RULES, with the decorated function as their ``look``."""
+    """Return a decorator that adds rules to RULES. Their ``look`` is the decorated function."""
 
     def added(look: Look) -> Look:
         RULES.extend(rule._replace(name=name, look=look) for name, rule in named.items())

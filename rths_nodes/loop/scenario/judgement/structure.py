@@ -112,7 +112,7 @@ def _partition(seen: Seen) -> Iterator[Found]:
 
 
 def first_period(scenario: Scenario) -> float | None:
-    """Return the longest period (s) of the structure with its tested part; None if it cannot be computed."""
+    """Return the longest period (s) of the structure with its tested part, or None if it cannot be computed."""
     if scenario.structure is None or scenario.structure.cannot_be_built:
         return None
     # imported late, because the import of scipy is slow and a run does not need scipy
