@@ -6,10 +6,10 @@ Feed-forward of compliance and coupling, and a PI controller for the remaining e
     u_k = e(x^, F^ / K) + z_k + k_p (F_k - f_{k-1}) / K
     z_k = z_{k-1} + k_i dt (F_k - f_{k-1}) / K
 
-u is the command. F is the desired and f the measured force of the axis, K the stiffness of specimen and load frame
-in series. e(x, c) is the extension that shortens a column by c after a drift x of its head
+u is the command. F is the desired and f the measured force of the axis. K is the stiffness of specimen and load
+frame in series. e(x, c) is the extension that shortens a column by c after a drift x of its head
 (``mechanics/axial_load.py``); without a column e is c. x^ is the target of the displacement axis that moves the
-head, F^ the force target. Both are extrapolated linearly by the actuator's delay.
+head, and F^ the force target. Both are extrapolated linearly by the actuator's delay.
 
 With the correct K, an error decays at the rate k_i (1/s). If the declared K is 1/r of the true K, the loop is r
 times faster. For a plant of stiffness K and delay T, the loop with k_p = 0 is stable for k_i T < pi / 2.
@@ -116,7 +116,7 @@ def pi_constants(params: FeedForwardPi.Params, dt: float) -> PiConstants:
 
 def pi_law(extension: Callable[..., float]) -> ForceKernel:
     def fed_forward(k: PiConstants, s: PiState, target: float, drift: float) -> float:
-        """Extension for the force target and the drift, both extrapolated by the actuator's delay."""
+        """Return the extension (m) for force target and drift, both extrapolated by the actuator's delay."""
         compliance, _, _, ahead, column = k
         _, _, target_before, drift_before = s
         force = target + ahead * (target - target_before)
@@ -125,12 +125,12 @@ def pi_law(extension: Callable[..., float]) -> ForceKernel:
     def begin(
         k: PiConstants, s: PiState, position: float, target: float, drift: float, drift_before: float
     ) -> PiState:
-        """State whose first command is the present extension ``position`` if the force error is zero."""
+        """Return the state whose first command is the present ``position`` if the force error is zero."""
         before = (0.0, 0.0, target, drift_before)
         return position - fed_forward(k, before, target, drift), 0.0, target, drift
 
     def step(k: PiConstants, s: PiState, target: float, measured: float, drift: float) -> tuple[PiState, float]:
-        """PI law: feed-forward, integral, and proportional feedback of the force error."""
+        """Return the command: feed-forward plus integral and proportional feedback of the force error."""
         compliance, integral, proportional, _, _ = k
         total, correction, _, _ = s
         error = (target - measured) * compliance
@@ -220,7 +220,7 @@ def valve_constants(params: ServoValve.Params, dt: float) -> ValveConstants:
 
 
 def opened(k: ValveConstants, position: float, flow: float, signal: float) -> tuple[float, float]:
-    """Return position (m) and flow (m/s) after a sample with a ``signal`` (m/s) to the valve."""
+    """Return the position (m) and flow (m/s) after a sample with a ``signal`` (m/s) to the valve."""
     fastest = k[4]
     wanted = fastest if signal > fastest else -fastest if signal < -fastest else signal
     flow += k[3] * (wanted - flow)
@@ -237,13 +237,13 @@ def valve_law(extension: Function) -> ForceKernel:
     def begin(
         k: ValveConstants, s: ValveState, position: float, target: float, drift: float, drift_before: float
     ) -> ValveState:
-        """State of the force loop at the present extension ``position``. The flow of the valve is kept."""
+        """Return the state of the force loop at the present ``position``. The flow of the valve is kept."""
         return position, s[1], position - extension(k[7], target * k[0], drift), 0.0
 
     def step(
         k: ValveConstants, s: ValveState, target: float, measured: float, drift: float
     ) -> tuple[ValveState, float]:
-        """Force loop: the force error, multiplied by gain and compliance, drives the valve."""
+        """Return the position (m): the force error, times gain and compliance, drives the valve."""
         position, flow, base, _ = s
         position, flow = opened(k, position, flow, k[1] * (target - measured) * k[0])
         correction = position - base - extension(k[7], measured * k[0], drift)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Semi-active controllers: set the auxiliary inputs of the rig, e.g. the voltage of a damper in the specimen.
 
-At step i, with n samples per step, the controller receives Measurement i n and the ground acceleration. It returns
-the auxiliary inputs for the following step.
+At step i, with n samples per step, the controller receives the measurement of sample i n and the ground
+acceleration. It returns the auxiliary inputs for the following step.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def multiplied(product: Callable[..., T]) -> tuple[Function, Function]:
 def axis_of_three(
     k: tuple[tuple[Triple], object], x: Triple, v: Triple, a: Triple
 ) -> tuple[tuple[float], tuple[float], tuple[float]]:
-    """Motion of one axis that combines three degrees of freedom."""
+    """Return the motion of one axis that combines three degrees of freedom."""
     ((p, q, r),), _ = k
     d, e, f = x
     g, h, i = v
@@ -168,7 +168,7 @@ Posed = tuple[object, tuple[Sequence[tuple[int, float]], ...], tuple[Numbers, ..
 
 
 def weighted(row: Sequence[tuple[int, float]], values: Numbers) -> float:
-    """Weighted sum of ``values``; ``row`` lists their indices and weights."""
+    """Return the weighted sum of ``values``; ``row`` lists their indices and weights."""
     total = 0.0
     for column, share in row:
         total += share * values[column]

@@ -99,7 +99,7 @@ def starting(a: float, b: float, c: float, covariance: float) -> Numbers:
 
 
 def updated(s: Numbers, rho: float, x: float, y: float, z: float, value: float) -> Numbers:
-    """Return parameters and covariance after one sample, with forgetting (Wang et al., TADC, Eq. 5).
+    """Return the parameters and covariance after one sample, with forgetting (Wang et al., TADC, Eq. 5).
 
         K = P f / (rho + f' P f),   theta += K (value - f' theta),   P = (I - K f') P / rho,   f = (x, y, z)
 
@@ -138,7 +138,7 @@ def taken_over(theta: Theta, model: Numbers, rate: float, largest: float) -> The
 
 
 def gain(theta: tuple[float, ...]) -> float:
-    """Largest factor by which the parameters ``theta`` can amplify a target."""
+    """Return the largest factor by which the parameters ``theta`` can amplify a target."""
     a, b, c = theta
     return abs(a) + abs(b) + abs(c)
 
@@ -146,7 +146,7 @@ def gain(theta: tuple[float, ...]) -> float:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[object, float]:
-    """Update the model from measurement and output of the last sample; return the output for this target."""
+    """Update the model from the last measurement and output; return the output for this target."""
     _, spacing, forgetting, covariance, resets, begin, dt, rate, largest, quiet = k
     theta, model, targets, seen, now, output, prepared, sample = s
     if prepared and not preparing:  # soft start finished: the rig is at rest, and learning begins

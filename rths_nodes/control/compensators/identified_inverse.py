@@ -9,8 +9,8 @@ The third derivative is the slope of a straight line fitted to the accelerations
 slope is late by half the window, but its term is only half a per cent of the command. A difference of two samples
 would amplify the noise of the force.
 
-The coefficients include all delay between command and measured displacement, including transport. They do not
-include the delay after the measurement (``lead``). doc/identified_inverse.md contains the derivation, the bounds
+The coefficients include all delay between command and measured displacement, including transport, but not the
+delay after the measurement (``lead``). doc/identified_inverse.md contains the derivation, the bounds
 and the failures.
 """
 

@@ -354,7 +354,7 @@ def pi_constants(params: ProportionalIntegralLead.Params, dt: float) -> PiConsta
 def pi_step(
     k: PiConstants, s: PiState, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[PiState, float]:
-    """PI control of the tracking error of the last sample."""
+    """Return the PI command for the tracking error of the last sample."""
     proportional, half, now, before, kept = k
     x_before, led, error_before, integral = s
     error = led - m

@@ -203,7 +203,7 @@ def law(feedback: Callable[..., Numbers]) -> Callable[..., tuple[object, Numbers
         rests: bool,
         preparing: bool,
     ) -> tuple[object, Numbers]:
-        """Command u_FF + u_FB: feedforward by the inverse model, and LQG feedback of the deviation."""
+        """Return the command u_FF + u_FB of the inverse model and of the LQG feedback of the deviation."""
         dt, matrix, of_feedback = k
         derivatives, x_before, a_before, _, u_fb, observer = s
         # this measurement belongs to the target of the previous sample
@@ -285,7 +285,7 @@ class ModelBased(PerAxis):
         return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else feedback_step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return feedforward / target at ``omega`` (rad/s), ``(n, n_axes, n_axes)``, for exact derivatives."""
+        """Return feedforward / target ``(n, n_axes, n_axes)`` at ``omega`` (rad/s), for exact derivatives."""
         return loading_model.inverse_response(
             loading_model.ahead(self.feedforward, self.lead), 1j * np.asarray(omega)
         )

@@ -3,7 +3,7 @@
 
     step(constants, state, x, v, a, m, f, rests, preparing) -> state, command
 
-Arguments are the target x (m), v (m/s), a (m/s^2) of the next sample, and displacement m (m) and force f (N)
+Arguments are the target x (m), v (m/s), a (m/s^2) of the next sample, and the displacement m (m) and force f (N)
 measured at the last sample. ``rests`` and ``preparing`` are ``flagged`` and ``preparing`` of the :class:`Motion`.
 In a :class:`CoupledKernel`, tuples with a number for each axis replace the numbers.
 
@@ -54,7 +54,7 @@ def ahead(step: ToNumber) -> ToNumber:
     def led(
         k: OfLead, s: LeadState, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
-        """Inner step with the target extrapolated by the lead."""
+        """Call the inner step with the target extrapolated by the lead."""
         lead, dt, constants = k
         before, inner = s
         inner, command = step(constants, inner, *read_ahead(lead, dt, before, x, v, a), m, f, rests, preparing)

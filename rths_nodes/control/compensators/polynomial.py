@@ -76,7 +76,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[State, float]:
-    """Polynomial extrapolation: weighted sum of the present target and earlier targets."""
+    """Return the extrapolated target, a weighted sum of the present and earlier targets."""
     weights, spacing = k
     history, now = s
     now += 1
