@@ -245,7 +245,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
         return first(like, coefficients)
 
     def shown(k: Constants, s: State) -> Numbers:
-        """Return the coefficients, their standard deviations, and the largest distance in deviations."""
+        """Return the coefficients, their standard deviations, and the largest distance from identified values."""
         _, _, _, _, learning = k
         _, _, _, correction = learning
         _, _, _, _, _, _, _, _, _, units, _ = correction
