@@ -63,14 +63,14 @@ class Observation:
         self.n_model = self.n_observed = self.n_interface = n_model
 
     def motion(self, values: Array) -> Array:
-        """Select displacements (or rates) of the observed degrees of freedom, ``(n_observed,)``.
+        """Return the displacements (or rates) of the observed degrees of freedom, ``(n_observed,)``.
 
         ``values`` are ``(n_model,)``, or a history ``(steps, n_model)``.
         """
         return values
 
     def interface(self, values: Array) -> Array:
-        """Select displacements (or rates) of the interface, ``(n_interface,)``."""
+        """Return the displacements (or rates) of the interface, ``(n_interface,)``."""
         return values
 
     def spread(self, forces: Array) -> Array:

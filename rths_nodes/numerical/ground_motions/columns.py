@@ -332,7 +332,7 @@ def _check_first(rows: Rows) -> None:
 
 
 def _check_first_step(rows: Rows) -> None:
-    """Refuse a first value that is 1 s divided by a whole number, if it alone has its number of decimals."""
+    """Refuse a first value of 1 s / n (n whole) if its number of decimals differs from the values below."""
     line, cells = rows[0]
     if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):
         return

@@ -79,7 +79,7 @@ def wave(angle: Triple) -> Triple:
 
 
 def rise(times: Array, length: float) -> Triple:
-    """Return a fifth-order polynomial from 0 at time 0 to 1 at time ``length`` (s), with its derivatives."""
+    """Return a fifth-order polynomial, 0 at time 0 and 1 at time ``length`` (s), and its derivatives."""
     if length == 0.0:
         return (times >= 0.0).astype(float), np.zeros(times.shape), np.zeros(times.shape)
     x = np.clip(times / length, 0.0, 1.0)
@@ -89,7 +89,7 @@ def rise(times: Array, length: float) -> Triple:
 
 
 def window(times: Array, duration: float, taper: float) -> Triple:
-    """Return a window with its derivatives: 0 outside the times 0 to ``duration`` (s), 1 between the tapers.
+    """Return a window and its derivatives: 0 outside the times 0 to ``duration`` (s), 1 between the tapers.
 
     The value rises smoothly in the first ``taper`` seconds and falls in the last.
     """
@@ -434,7 +434,7 @@ class Cycles(Smooth):
         )
 
     def _path(self, times: Array) -> Triple:
-        """Return time along the cycles (s), fraction of full speed, and the derivative of the fraction (1/s)."""
+        """Return the time along the cycles (s), the fraction of full speed, and its derivative (1/s)."""
         ease, length = self._p.ease, self._ends[-1]
         if not ease:
             return times.clip(0.0, length), np.ones(times.shape), np.zeros(times.shape)

@@ -7,15 +7,15 @@ external force F. The common kernel is
     step(constants, state, measured, excitation, index) -> state, (x, v, a, exact, r)
 
 The kernel completes step ``index`` with the force ``measured`` at this step (N). It returns displacement (m),
-velocity (m/s) and predicted acceleration (m/s^2) at the next step, and exact acceleration and restoring force (N)
-at this step. The integration method computes displacement and velocity:
+velocity (m/s) and predicted acceleration (m/s^2) at the next step, and the exact acceleration and restoring force
+(N) at this step. The integration method computes displacement and velocity:
 
     advance(constants, state, exact, before, measured, external, index) -> of_method, x, v, exact
 
 ``before`` and ``measured`` are the forces at the last and this step; ``of_method`` is the state of the method.
-Vectors are floats for one degree of freedom, arrays ``(n_dof,)`` for several. ``excitation`` is the external force
-of all steps: floats, or rows ``(steps + 1, n_dof)``. The state may keep the array ``measured``, so the caller
-passes a copy.
+Vectors are floats for one degree of freedom, and arrays ``(n_dof,)`` for several. ``excitation`` is the external
+force of all steps: floats, or rows ``(steps + 1, n_dof)``. The state may keep the array ``measured``, so the
+caller passes a copy.
 
 Explicit methods compute the next displacement from the forces at this step. Central differences and Newmark's
 method yield the same displacements. KR-alpha: Kolay & Ricles 2014, doi 10.1002/eqe.2401.
@@ -96,7 +96,7 @@ Prepared = tuple[object, OfMethod]
 
 
 class Constants(NamedTuple):
-    """Acceleration per load, damping, constants of method and restoring force, and state at step 0."""
+    """Acceleration per load, damping, constants of the method and restoring force, and state at step 0."""
 
     per_load: Operand | Columns
     damping: Operand
@@ -126,7 +126,7 @@ def dynamics(
     accelerated: Callable[..., Vector],
 ) -> Step:
     def step(k: Constants, s: State, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
-        """Compute exact acceleration, next displacement and velocity, and predicted acceleration."""
+        """Compute the exact acceleration, next displacement and velocity, and predicted acceleration."""
         per_load, damping, of_advance, of_force, _ = k
         x, v, a, before, expected, r, load, _, memory = s
         if index == 0:  # earlier values are unknown: assume that they are constant
@@ -504,7 +504,7 @@ class CentralDifference(Dynamics):
 def predict(
     dt: float, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
 ) -> Moving:
-    """Advance displacement and predicted velocity by an explicit Newmark step."""
+    """Advance the displacement and predicted velocity by an explicit Newmark step."""
     x, v, _, _, _, _, _, of_method, _ = s
     half = 0.5 * dt * exact
     velocity = v + half
@@ -591,7 +591,7 @@ class ChenRicles(Dynamics):
         def advance(
             k: OfCr, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
         ) -> Moving:
-            """Advance displacement and velocity by the CR algorithm."""
+            """Advance the displacement and velocity by the CR algorithm."""
             alpha, dt = k
             x, v, _, _, _, _, _, of_method, _ = s
             increment = dt * product(alpha, exact)
@@ -643,7 +643,7 @@ class KolayRicles(Dynamics):
         def advance(
             k: OfKr, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
         ) -> Moving:
-            """Advance displacement and velocity by the KR-alpha algorithm."""
+            """Advance the displacement and velocity by the KR-alpha algorithm."""
             alpha1, weight, alpha_f, kept, faded, share, dt = k
             x, v, _, _, _, _, _, (earlier, change), _ = s
             if index == 0:

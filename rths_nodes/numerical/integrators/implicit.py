@@ -55,8 +55,8 @@ Rates = tuple[Array, Array, Array, Array]
 def rates_of(structure: Structure, dt: float) -> Rates:
     """Return the coefficients p, q, s and t of :func:`rates` for a step ``dt`` (s).
 
-    Degrees of freedom with mass have 2/dt, 1, 2/dt and 1. Without mass, s = 1/dt and t = 0. Without mass and
-    damping, also p = 1/dt and q = 0.
+    Degrees of freedom with mass have the coefficients 2/dt, 1, 2/dt and 1. Without mass, s = 1/dt and t = 0.
+    Without mass and damping, p = 1/dt and q = 0 in addition.
     """
     none = massless(structure.mass)
     undamped = none & (not none.any() or not have_damping(structure.mass, structure.damping, structure.stiffness))
@@ -78,7 +78,7 @@ def rates(k: Rates, change: Array, v: Array, a: Array) -> tuple[Array, Array]:
 def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
     """Return the matrices of a step ``dt`` (s) that yield the displacement x_1.
 
-    The first ``(n, 3 n)`` multiplies (x_0, v_0, a_0), the second ``(n, n)`` multiplies p_1 - f_0.
+    The first ``(n, 3 n)`` multiplies (x_0, v_0, a_0), and the second ``(n, n)`` multiplies p_1 - f_0.
     """
     mass, damping = structure.mass, structure.damping
     dynamic = structure.stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass

@@ -129,7 +129,7 @@ class Prescribed(Stepped):
         def targets(self, samples: int, dt: float) -> Array:
             """Return displacement, velocity and acceleration in structure time.
 
-            The shape is ``(samples, 3)`` for a formula, ``(samples, 3, n_axes)`` for a history from a file.
+            The shape is ``(samples, 3)`` for a formula, and ``(samples, 3, n_axes)`` for a history from a file.
             """
             return _of_formula(self.displacement, samples, dt)
 
@@ -202,7 +202,7 @@ class Predefined(Prescribed):
         )
         scale: float = number("factor on the displacements of a measured motion", default=1.0)
 
-        def __hash__(self) -> int:  # columns have no hash
+        def __hash__(self) -> int:  # the dict ``columns`` has no hash
             return hash(self.history)
 
         def _refuse_keys(self, path: str, key: str, source: str = "") -> None:

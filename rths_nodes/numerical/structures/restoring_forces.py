@@ -6,8 +6,8 @@ A restoring force is defined by a kernel, and an object holds its state:
     force(constants, state, x) -> state, r
 
 The function ``force`` moves to the displacement x (m) and returns the restoring force r (N). x and r are floats
-for one degree of freedom, arrays for several. The function changes nothing in place; after a trial displacement
-the caller discards the new state.
+for one degree of freedom, and arrays for several. The function changes nothing in place, so the caller can discard
+the new state after a trial displacement.
 
 Bilinear forces are a spring in parallel with a yielding spring (Prager), and are exact for any path. Unloading is
 elastic over twice the yield force (Masing). Bouc-Wen hysteresis follows Wen 1980 and Chen & Ricles 2010, Eqs. 13
@@ -196,7 +196,7 @@ Prager = tuple[float, float, float]
 
 
 def bilinear_force(k: Prager, state: Pair, x: float) -> tuple[Pair, float]:
-    """Compute the bilinear force after the move to ``x``."""
+    """Return the state and the bilinear force (N) at ``x`` (m)."""
     elastic, plastic, limit = k
     before, s = state
     s += plastic * (x - before)
@@ -278,7 +278,7 @@ def bouc_wen_constants(p: AnyParams) -> Hysteresis:
 
 
 def bouc_wen_force(k: Hysteresis, s: Pair, x: float) -> tuple[Pair, float]:
-    """Compute the Bouc-Wen force, Eq. (13), after the move to ``x``."""
+    """Return the state and the Bouc-Wen force (N), Eq. (13), at ``x`` (m)."""
     elastic, hysteretic, bend, beta, gamma, exponent, longest, decay, settling = k
     before, z = s
     move = x - before
@@ -409,7 +409,7 @@ def degraded_limit(k: Degradation, e: float) -> float:
 
 
 def degrading_force(k: Degradation, s: Triple, x: float) -> tuple[Triple, float]:
-    """Compute the degrading Bouc-Wen force after the move to ``x``."""
+    """Return the state and the degrading Bouc-Wen force (N) at ``x`` (m)."""
     elastic, hysteretic, bend, weaker, softer, _, _, exponent, decay = k
     before, z, e = s
     move = x - before
@@ -441,9 +441,9 @@ def degrading_force(k: Degradation, s: Triple, x: float) -> tuple[Triple, float]
 class DegradingBoucWen(OfComponent):
     """Force r = eta k x + (1 - eta) k x_y z of one degree of freedom, with the hysteretic state z.
 
-    x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) abs(z)^q) / h. e = integral of z dx / x_y is the dissipated energy
-    divided by (1 - eta) k x_y^2. nu = 1 + d_nu e reduces the strength and h = 1 + d_h e the stiffness of the
-    hysteretic part.
+    x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) abs(z)^q) / h. The integral e of z dx / x_y is the dissipated
+    energy divided by (1 - eta) k x_y^2. nu = 1 + d_nu e reduces the strength of the hysteretic part, and
+    h = 1 + d_h e its stiffness.
     """
 
     ABOUT = "Bouc-Wen hysteresis that loses strength and stiffness with its dissipated energy."

@@ -232,7 +232,7 @@ def answer(values: Array, length: int, columns: Indices) -> bytes:
 
 
 ROUNDING = 1e-6
-"""Tolerance of times, in steps, because a client sums up many steps."""
+"""Tolerance of times, in steps, for the rounding errors of a client that adds many steps."""
 
 LONGEST_TALK = 10_000
 """Largest number of requests between two commitState requests. A client that sends more does not converge."""
@@ -383,7 +383,7 @@ class Served(Integrator):
     Some integrators of the client send no velocities or accelerations. A Target's velocity and acceleration are
     therefore taken from the parabola through the last three displacements. The exact acceleration at the last step
     is the curvature of this parabola. External and restoring forces are unknown and remain zero. The element has
-    the degrees of freedom of the axes, then observed degrees of freedom, which have no force.
+    the degrees of freedom of the axes, followed by observed degrees of freedom without force.
     """
 
     external = True
