@@ -60,7 +60,7 @@ def shortening_at(k: Lengths, extension: float, drift: float) -> float:
 
 
 def directions_at(k: Lengths, extension: float, drift: float) -> tuple[float, float, float, float]:
-    """Return sine and cosine of the inclination of the column, then of the actuator."""
+    """Return the sine and cosine of the column's inclination, then of the actuator's inclination."""
     length, actuator = k
     down = lowered(k, extension, drift)
     column = hypot(length - down, drift)

@@ -69,7 +69,7 @@ def inverse_response(coefficients: Array, s: Frequencies) -> Complex:
 
 
 def ahead(coefficients: Array, lead: float) -> Array:
-    """Return coefficients for the motion ``lead`` (s) later, of equal shape, by a Taylor series up to the jerk."""
+    """Return ``coefficients`` for the motion ``lead`` (s) later, by a Taylor series up to the jerk."""
     shifted = np.zeros_like(coefficients)
     for power, rows in enumerate(coefficients):
         for shift in range(len(coefficients) - power):
@@ -157,7 +157,7 @@ def state_space(coefficients: Array) -> StateSpace:
 
 
 def balanced(model: StateSpace) -> StateSpace:
-    """Return the same system with states of comparable size, scaled exactly by powers of two."""
+    """Return the same system with states of comparable size, scaled without rounding by powers of two."""
     from scipy.linalg import matrix_balance  # the import takes a tenth of a second
 
     speed = max(1.0, float(np.abs(model.poles()).max()))

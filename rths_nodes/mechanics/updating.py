@@ -10,7 +10,7 @@ explain the specimen, the parameters return to the initial values. A sample with
 parameter.
 
 The innovation is the difference between measured and expected force, divided by its expected standard deviation.
-The mean square is 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655), and
+Its mean square is 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655), and
 is tested over time as in Bar-Shalom, Li, Kirubarajan: Estimation with Applications to Tracking and Navigation,
 2001, section 5.4.
 
@@ -197,7 +197,7 @@ class Copy:
         return float(self.kernel.step(constants, (x, self.memory * point[-1]), x)[1])
 
     def row(self, x: float, v: float) -> tuple[Array, float]:
-        """Return forces (N) due to each open parameter at its initial value, ``(m,)``, and due to all others."""
+        """Return the forces (N) due to each open parameter at its initial value, ``(m,)``, and to all others."""
         rest = dict.fromkeys(self.names, 0.0)
         forces = []
         for name in (None, *self.names):
@@ -218,8 +218,8 @@ class Follower:
     def change(self, shares: Point) -> Callable[[object, object], tuple[object, object]]:
         """Set the parameters to ``shares`` of their initial values.
 
-        Return a function that converts constants and memory. The function multiplies the memory by the ratio of
-        its new to its old size, e.g. the force of a yielding spring by the ratio of the spring's yield forces.
+        Return a function that converts the constants and the memory. It multiplies the memory by the ratio of the
+        new to the old size, e.g. the force of a yielding spring by the ratio of the spring's yield forces.
         """
         before, after = self._now, SimpleNamespace(**self._values)
         for name, share in zip(self._names, shares, strict=True):
@@ -357,10 +357,10 @@ class Still(NamedTuple):
     since: float
 
     def behind(self, force: float, expected: float, band: float, moved: float) -> Still:
-        """Return the state after a measured ``force`` and its ``expected`` value.
+        """Return the state after a measured ``force`` (N) and its ``expected`` value (N).
 
-        The cell counts as dead if ``expected`` has changed by more than ``moved``, but ``force`` by at most
-        ``band``.
+        The load cell counts as dead if ``expected`` has changed by more than ``moved`` (N), but ``force`` by at
+        most ``band`` (N).
         """
         if not abs(force - self.shown) <= band:
             return Still(force, expected)
