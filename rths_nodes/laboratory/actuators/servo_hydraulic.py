@@ -56,7 +56,7 @@ last command (m)."""
 
 
 def moved(s: Whole, h: float, rates: Whole) -> Whole:
-    """Return the state after ``h`` s at ``rates``. Velocity and fastest velocity are copied from ``rates``."""
+    """Return the state after ``h`` s at ``rates``, which include the velocity and the fastest velocity."""
     f, y, w, x, _, _, inner = s
     df, dy, dw, dx, v, fastest, changes = rates
     return f + h * df, y + h * dy, w + h * dw, x + h * dx, v, fastest, along(inner, h, changes)

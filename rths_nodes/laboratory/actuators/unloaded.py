@@ -10,7 +10,7 @@ and the kernel of the specimen is
     step(constants, state, displacement, velocity) -> state, force
 
 The second kernel advances the inner states of the specimen at constant velocity. A specimen with mass also resists
-the change of velocity, and starts at rest. A sample has at least ``INCREMENTS`` increments, more if the states
+the change of velocity, and starts at rest. A sample has at least ``INCREMENTS`` increments, and more if the states
 decay fast. If more than ``HARD_LIMIT`` increments are needed, the states become NaN.
 """
 

@@ -246,7 +246,7 @@ class SentCommands:
 
     @property
     def unreported(self) -> Array:
-        """Last Command, used if a state is missing; NaN for axes in force mode."""
+        """Last Command, in units of the port, for a missing state; NaN for axes in force mode."""
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
@@ -564,11 +564,11 @@ class SessionPort(WarningPort):
 
     @property
     def active_command(self) -> Array:
-        """Last reported active command; see :meth:`SentCommands.places`."""
+        """Last reported active command, in units of the port; see :meth:`SentCommands.places`."""
         return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
 
     def safe(self) -> None:
-        """Make the receiver brake and hold. After :meth:`drop_heartbeat` the missing commands have this effect."""
+        """Make the receiver brake and hold; after :meth:`drop_heartbeat` the missing commands have this effect."""
         if not self._closed:
             self._closed = True
             for _ in range(0 if self._dropped else GOODBYES):
@@ -774,7 +774,7 @@ def _wider_loads(port: SessionPort, answer: Answer) -> list[str]:
 
 
 def _wider(path: str, limits: Sequence[tuple[str, str, float, float]]) -> list[str]:
-    """Report the ``limits`` (name, unit, declared value, receiver's value) that are larger at the receiver."""
+    """Return a message for each of ``limits`` (name, unit, declared, receiver's) that the receiver exceeds."""
     return [
         f"{path}.{key} = {ours:.6g} {unit}: the receiver allows {there:.6g} {unit}. Lower the limit of the "
         "receiver"

@@ -72,7 +72,7 @@ def softening_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[flo
 class SofteningElastomeric(Specimen):
     """Force F = k d + c d' + f z for the displacement d, with a Bouc-Wen state z.
 
-    Friction dominates at small displacements, stiffness at large displacements.
+    Friction dominates at small displacements, and stiffness at large displacements.
     """
 
     ABOUT = "Elastomeric damper whose stiffness falls and whose loss factor grows with the amplitude."
@@ -108,7 +108,7 @@ class SofteningElastomeric(Specimen):
 
 
 def slipping_force(k: Numbers, s: tuple[float, float], x: float, v: float) -> float:
-    """Force, N. The states are the deformation u of the rubber (m) and the relaxing force q (N)."""
+    """Return the force, N. The states are the rubber's deformation u (m) and the relaxing force q (N)."""
     return k[0] * s[0] + s[1]
 
 

@@ -78,7 +78,7 @@ class KelvinVoigt(Specimen):
 
 
 def maxwell_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
-    """Force, N. The state is the force f (N) of spring and dashpot in series."""
+    """Return the force, N. The state is the force f (N) of spring and dashpot in series."""
     _, _, parallel = k
     return s[0] + parallel * x
 
@@ -116,7 +116,7 @@ class MaxwellDamper(Specimen):
 
 
 def relief_valve_force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
-    """Force of the damper without a spring, N."""
+    """Return the force of the damper without a spring, N."""
     damping, relief_force, relief_damping, relief_velocity, _ = k
     over = abs(v) - relief_velocity
     if over <= 0.0:
