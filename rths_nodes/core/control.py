@@ -24,7 +24,7 @@ DAMPER_FORCE = "damper_force [N]"
 
 
 def accelerations(count: int) -> tuple[str, ...]:
-    """Return names of ``count`` channels for accelerations of the specimen relative to the laboratory floor."""
+    """Return the names of ``count`` channels for accelerations of the specimen relative to the floor."""
     return tuple(f"acceleration_{index + 1} [m/s^2]" for index in range(count))
 
 
@@ -100,7 +100,7 @@ class Setup(Component):
 
     @abstractmethod
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
-        """Return forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N at ``displacement`` ``(n_dof,)`` m.
+        """Return the forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N at ``displacement`` ``(n_dof,)`` m.
 
         If ``takes_loads`` is false, ``axis_forces`` omits the force axes. ``displacement`` belongs to the Target
         of the same step; another setup object may have converted this Target.
@@ -133,7 +133,7 @@ class Setup(Component):
 
 
 class SetupKernel(NamedTuple):
-    """Holds the stateless functions of a setup. They take tuples of floats, or work elementwise on arrays."""
+    """Stateless functions of a setup, which take tuples of floats or work elementwise on arrays."""
 
     constants: Function
     axes: Function
@@ -214,7 +214,7 @@ class SemiActiveOfKernel(SemiActive):
 
         step(constants, state, auxiliary, ground_acceleration, chance) -> state, inputs
 
-    ``auxiliary`` is the array of the auxiliary channels of a Measurement, ``chance`` a random number.
+    ``auxiliary`` is the array of the auxiliary channels of a Measurement, and ``chance`` is a random number.
     """
 
     KERNEL: ClassVar[Kernel]
@@ -262,7 +262,7 @@ class ForceController(Component):
     def step(self, target: float, measured: float, drift: float) -> float:
         """Return the next command (m) for the force ``target`` (N).
 
-        ``measured`` (N) is the force at the last sample, ``drift`` (m) the target of the coupled axis.
+        ``measured`` (N) is the force at the last sample, and ``drift`` (m) the target of the coupled axis.
         """
 
     @abstractmethod
@@ -293,7 +293,7 @@ class Compensator(Component):
         """End the process of :meth:`open` after the test. May be called at any time."""
 
     def rehearsed(self) -> Array:
-        """Return computing times (s) of trial commands; an empty array if this process computes the commands."""
+        """Return the computing times (s) of trial commands; empty if this process computes the commands."""
         return EMPTY
 
     @abstractmethod
@@ -310,7 +310,7 @@ class Compensator(Component):
 
     @abstractmethod
     def state(self) -> Sequence[float]:
-        """Return internal quantities for recording, in the order of ``state_names``."""
+        """Return the internal quantities for recording, in the order of ``state_names``."""
 
     def bound(self) -> Any:
         """Return the ``Bound`` (``control/compensators/per_axis.py``) of a compensator with kernels, or None."""

@@ -43,7 +43,7 @@ class Durations:
 
 
 def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
-    """Return mean, median, 99th and 99.9th percentile, and maximum of durations, s; NaN if there are no data.
+    """Return the mean, median, 99th and 99.9th percentile, and maximum of durations, s; NaN without data.
 
     ``counts`` are the frequencies of the durations, by default 1.
     """

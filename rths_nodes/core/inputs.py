@@ -37,7 +37,7 @@ FOLDER = "inputs"
 class Named:
     """Refers to a file named by the parameter at ``place``. ``opens`` lists the files that a Python program opens.
 
-    ``runs`` is true for programs of any kind, ``columns`` for files with columns of numbers.
+    ``runs`` is true for programs of any kind, and ``columns`` for files with columns of numbers.
     """
 
     place: str
@@ -176,7 +176,7 @@ def contained(data: object) -> object:
 
 
 def modules_of(program: Path) -> dict[Path, bytes]:
-    """Return contents of ``program`` and its imported modules, by path. Raises the errors of ``read_bytes``."""
+    """Return the contents of ``program`` and its imported modules by path. Raises the errors of ``read_bytes``."""
     folder = program.parent
     contents = {program: read_bytes(program, LARGEST_MODULE)}
     waiting: list[tuple[Path, tuple[str, ...]]] = [(program, ())]

@@ -44,7 +44,7 @@ GUARD = "guard"
 
 
 class Kernel(NamedTuple):
-    """Holds functions of a component: ``constants`` from parameters and dt (s), state at ``rest``, and ``step``.
+    """Functions of a component: ``constants`` from parameters and dt (s), the state at ``rest``, and ``step``.
 
     >>> from rths_nodes.core import Kernel, no_state
     >>> def lead(k, s, x, v, a, m, f, rests, preparing):
@@ -97,7 +97,7 @@ def advance_of(
     def advance(
         k: object, s: object, h: float, x0: float, v0: float, x1: float, v1: float, x2: float, v2: float
     ) -> object:
-        """Classical Runge-Kutta step."""
+        """Make a classical Runge-Kutta step."""
         half = 0.5 * h
         a = rate(k, s, x0, v0)
         b = rate(k, along(s, half, a), x1, v1)

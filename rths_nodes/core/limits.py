@@ -96,7 +96,7 @@ class OfExpression(Level):
 
 
 class Reading(NamedTuple):
-    """Holds the measured displacement (m), measured force (N), command (m) and target (m) of an axis at a sample.
+    """Measured displacement (m), measured force (N), command (m) and target (m) of an axis at a sample.
 
     ``tracked`` (m) is the displacement from the zero of the test, for comparison with the target.
     """

@@ -275,7 +275,7 @@ def unchanged(displacement: Array, velocity: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class TestContext:
-    """Holds the data of a test for checks of parameters. Values by axis are in the order of ``axes``."""
+    """Data of a test for checks of parameters. Values by axis are in the order of ``axes``."""
 
     __test__: ClassVar[bool] = False  # not a test case of pytest
 
@@ -509,7 +509,7 @@ def complete(family: str, component: Any) -> None:
 
 
 def recorded(family: str, kind: str, values: Mapping[str, object], reason: str) -> object:
-    """Return unchecked parameters of a recorded component of type ``kind`` that cannot be built here.
+    """Return the unchecked parameters of a recorded component of type ``kind`` that cannot be built here.
 
     ``registry.class_of`` refuses these parameters with the ``reason``.
     """

@@ -37,11 +37,11 @@ from rths_nodes.core.simulators import Specimen as Specimen
 
 
 class StepMatrices(NamedTuple):
-    """Holds the matrices of one step of an integrator: y_{i+1} = A y_i + B f_i, (x, v, a) = C y_i + D f_i.
+    """Matrices of one step of an integrator: y_{i+1} = A y_i + B f_i, (x, v, a) = C y_i + D f_i.
 
-    The state of the integrator is y ``(m,)``, the measured force f ``(n_dof,)`` N. x, v, a ``(3 n_dof,)`` are
-    displacement (m), velocity (m/s) and acceleration (m/s^2) of Target i+1 for small motions. The fields contain
-    A, B, C and D.
+    The state of the integrator is y ``(m,)``, and the measured force is f ``(n_dof,)`` N. x, v, a ``(3 n_dof,)``
+    are displacement (m), velocity (m/s) and acceleration (m/s^2) of Target i+1 for small motions. The fields
+    contain A, B, C and D.
     """
 
     onward: Array
@@ -62,7 +62,7 @@ class GroundMotion(Protocol):
     def __init__(self, params: object, seed: int) -> None: ...
 
     def sample(self, times: Array) -> Array:
-        """Return values at ``times`` (s), shape ``(len(times),)``, in m/s^2, or in m if used as a displacement."""
+        """Return the values ``(len(times),)`` at ``times`` (s), in m/s^2, or in m if used as a displacement."""
         ...
 
 
@@ -90,12 +90,12 @@ class Damping(Protocol):
     def __init__(self, params: object) -> None: ...
 
     def matrix(self, mass: Array, stiffness: Array) -> Array:
-        """Return damping ``(n_dof, n_dof)`` N s/m, symmetric, from mass (kg) and stiffness (N/m)."""
+        """Return the symmetric damping ``(n_dof, n_dof)`` N s/m for a mass (kg) and stiffness (N/m)."""
         ...
 
 
 class Structure(Protocol):
-    """Holds a numerical substructure: mass (kg), damping (N s/m), stiffness (N/m) and influence ``(n_dof,)``.
+    """Numerical substructure: mass (kg), damping (N s/m), stiffness (N/m) and influence ``(n_dof,)``.
 
     Matrices are ``(n_dof, n_dof)``, sparse if large (``mechanics/structure.py``). The ``experimental_`` matrices
     are known values of the physical part, or zero if unknown. The whole structure is the sum of both parts.
@@ -223,7 +223,7 @@ WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
 
 @dataclass(frozen=True)
 class FarEnd:
-    """Holds the limits reported by the far end of a port. Arrays have one value per axis.
+    """Limits reported by the far end of a port. Arrays have one value per axis.
 
     Stroke is in m, velocity in m/s, deceleration in m/s^2, and force in N. ``error`` (m) limits the difference
     between command and measured displacement; inf means no limit. If commands are missing, the far end
@@ -242,7 +242,7 @@ class FarEnd:
 
 @dataclass(frozen=True)
 class ReportedState:
-    """Holds a Measurement of the far end, the number of the newest received command, and the reason for a stop."""
+    """Measurement of the far end, number of the newest received command, and reason for a stop."""
 
     measured: Measurement
     newest: int

@@ -131,7 +131,7 @@ def named(family: str, component: object, path: str = "") -> str:
 
 
 def added() -> list[tuple[str, object]]:
-    """Return families and components that the running program has added, for its child processes."""
+    """Return the families and components that the running program has added, for its child processes."""
     return [(family, component) for (family, _), (component, _) in _added.items()]
 
 

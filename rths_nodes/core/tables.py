@@ -61,7 +61,7 @@ LONGEST_HEAD = 16 << 20
 
 
 class Contents(NamedTuple):
-    """Holds real numbers and units by name, and the reasons why other values are not read.
+    """Real numbers and units by name, and the reasons why other values are not read.
 
     ``repeated`` maps each name shared by several columns to the positions of these columns, from 1.
     """
@@ -221,7 +221,7 @@ def even_step(times: Array, lines: Sequence[int] | None = None) -> tuple[float, 
     digits = max(9, 3 + math.ceil(math.log10(max(1.0, largest / widest))))
     raise ConfigError(
         f"the time column is not uniform: {row} {n} is {gaps[odd]:.4g} s after the previous {row}, at "
-        f"{times[odd + 1]:.{digits}g} s; the times must rise in even steps; most steps are {usual:.4g} s"
+        f"{times[odd + 1]:.{digits}g} s. The times must rise in even steps; most steps are {usual:.4g} s"
     )
 
 

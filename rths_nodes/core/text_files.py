@@ -84,7 +84,7 @@ def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return inode, size and times of a file. Raises OSError for a missing file, ValueError for a bad path."""
+    """Return the inode, size and times of a file. Raises OSError if it is missing, ValueError for a bad path."""
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
