@@ -384,7 +384,7 @@ def ground_acceleration(evaluation: Evaluation) -> Array:
 
 
 def absolute_acceleration(evaluation: Evaluation) -> Array:
-    """Return absolute accelerations ``(m, n_dof)`` m/s^2, on the time axis of the structure."""
+    """Return the absolute accelerations ``(m, n_dof)`` m/s^2, on the time axis of the structure."""
     structure, time_ratio = evaluation.assembly.structure, evaluation.scenario.time_ratio
     relative = time_ratio**2 * evaluation.run.exact_acceleration
     if structure is None:

@@ -58,7 +58,7 @@ class Aligned:
         return absolute_acceleration(self.of)[self.first_step :]
 
     def histories(self) -> dict[str, tuple[Array, Array, str]]:
-        """Return times, values ``(n,)`` and SI unit of each compared history, by name."""
+        """Return the times, values ``(n,)`` and SI unit of each compared history, by name."""
         histories = {}
         for column, axis in enumerate(self.run.axes):
             histories[f"displacement of {axis}"] = (self.time, self.displacement[:, column], "m")

@@ -185,7 +185,7 @@ def _benchmark(evaluation: Evaluation, targets: Sequence[Scale]) -> Compute:
 
 
 def _at_steps(evaluation: Evaluation) -> tuple[Indices, Array, Array]:
-    """Return steps, and displacements of numerical substructure and reference, ``(n_steps, n_dof)`` m."""
+    """Return the steps, and the displacements of substructure and reference, ``(n_steps, n_dof)`` m."""
     steps = steps_of(evaluation)
     computed = np.asfortranarray(evaluation.run.dof_displacement[rows_of(steps)])
     exact = reference_displacement(evaluation.assembly)[rows_of(steps - evaluation.first_step)]
@@ -206,7 +206,7 @@ def steps_of(evaluation: Evaluation) -> Indices:
 
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:
-    """Return displacements of the axes, ``(steps, n_axes)`` m, for observed ``displacement`` ``(steps, n)`` m."""
+    """Return the displacements of the axes, ``(steps, n_axes)`` m, for ``displacement`` ``(steps, n)`` m."""
     histories: Array = assembly.fresh("setup").histories(displacement[:, : assembly.observation.n_interface])
     return histories
 
@@ -277,7 +277,7 @@ def share_of(part: float, total: float) -> float:
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
-    """Return standard deviation and peak of ``error`` by index name, in % of ``scale``."""
+    """Return the standard deviation and peak of ``error`` by index name, in % of ``scale``."""
     shares = map(share_of, scale_of(error), scale)
     return {f"{before}{name}{after}_percent": share for name, share in zip(("rms", "peak"), shares, strict=True)}
 

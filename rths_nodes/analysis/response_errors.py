@@ -334,7 +334,7 @@ def ideal_response(
 
 
 def whole_response(scenario: Scenario) -> tuple[Array, Array]:
-    """Return displacement (m) and absolute acceleration (m/s^2) of the whole structure.
+    """Return the displacement (m) and absolute acceleration (m/s^2) of the whole structure.
 
     Both are ``(steps + 1, n_dof)``, for the observed degrees of freedom, and begin at the end of the soft start.
     Raises ConfigError if the response cannot be computed.

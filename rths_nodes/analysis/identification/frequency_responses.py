@@ -67,7 +67,7 @@ NORMAL_95 = 1.96
 EQUAL = 0.7
 """Weighted rms residual below which models are equally good."""
 PASSES = 2
-"""Largest number of times that a model is refined."""
+"""Largest number of refinements of a model."""
 FAST = 0.1
 """Initial lag of an additional pole, relative to the lag of the model."""
 
@@ -88,7 +88,7 @@ class FrequencyResponse(NamedTuple):
         return (2j * np.pi * self.frequency).astype(np.complex128)
 
     def inverse(self) -> Complex:
-        """Return command over displacement, ``(f, n_axes, n_axes)``."""
+        """Return the ratio of command to displacement, ``(f, n_axes, n_axes)``."""
         return np.linalg.inv(self.response).astype(np.complex128)
 
     def without_delay(self, delay: float) -> FrequencyResponse:
@@ -104,7 +104,7 @@ class InverseFit(NamedTuple):
     :func:`identify`, the error of the response, relative to the diagonal element of the column."""
 
     def response(self, frequency: Array) -> Complex:
-        """Return displacement over command, ``(f, n_axes, n_axes)``, at ``frequency`` (Hz)."""
+        """Return the ratio of displacement to command, ``(f, n_axes, n_axes)``, at ``frequency`` (Hz)."""
         return np.asarray(np.linalg.inv(inverse_response(self.coefficients, 2j * np.pi * frequency)))
 
 
@@ -442,8 +442,8 @@ def lines(
     """Return the multiples of 1 / ``period`` in ``band``, ``(f,)`` Hz, and the rig's response to them.
 
     The response is displacement over command, ``(f, n_axes, n_axes)``, computed without the first period. Raises
-    ValueError if the period is not a whole number of samples, if it occurs less than twice, if the band contains
-    no multiple, or if axes were not driven separately.
+    ValueError if the period is not a whole number of samples or occurs less than twice, if the band contains no
+    multiple, or if axes were not driven separately.
     """
     samples = round(period / dt)
     if abs(samples * dt - period) > ROUNDING * period:

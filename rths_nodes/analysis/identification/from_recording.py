@@ -236,7 +236,7 @@ def sine_of(history: Array, dt: float, frequency: float) -> complex:
 
 
 def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -> tuple[float, float]:
-    """Return delay (s) and amplitude ratio of ``measured`` relative to a sine of ``frequency`` (Hz) in ``target``.
+    """Return the delay (s) and amplitude ratio of ``measured`` to a sine of ``frequency`` (Hz) in ``target``.
 
     The delay is within half a period. Raises ValueError if the histories differ in length, are too short, or do
     not contain the sine.
@@ -343,7 +343,7 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
 
 
 def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Array]:
-    """Return displacement and force at the same instants, from histories ``(n,)`` of the same samples.
+    """Return the displacement and force at the same instants, from histories ``(n,)`` of the same samples.
 
     The delay of the load cell is removed, so the last samples are omitted. The displacement is filtered like the
     force, because the lag of the filter would otherwise appear as negative damping.
@@ -353,7 +353,7 @@ def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Ar
 
 
 def polynomials(parameters: Array) -> tuple[list[float], list[float]]:
-    """Return numerator and denominator of G (see the module), highest power first.
+    """Return the numerator and denominator of G (see the module), highest power first.
 
     The ``parameters`` are g, log tau (orders 1 and 3), log w and log zeta (orders 2 and 3).
     """
@@ -440,10 +440,10 @@ def _rms(values: Array) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """Holds the history of ``copy``, updated by ``law``: ``m`` parameters at ``n`` samples, in SI units.
+    """History of ``copy``, updated by ``law``: ``m`` parameters at ``n`` samples, in SI units.
 
     ``estimate``, ``deviation`` (one standard deviation) and ``released`` (values for use in a loop) are ``(n,
-    m)``. ``force`` is the measured force, ``expected`` the predicted force and ``spread`` the standard deviation
+    m)``. ``force`` is the measured force, ``expected`` the predicted force, and ``spread`` the standard deviation
     of their difference, ``(n,)`` N. ``mean_square`` of the innovation and ``use`` of each sample (``WORDS`` of
     ``mechanics/updating.py``) are ``(n,)``.
     """

@@ -181,7 +181,7 @@ def _edges(frequencies: Array) -> list[int]:
 def _of_axis(
     spectra: Spectra, edges: list[int], signals: tuple[Complex, Complex, Complex], noise: float
 ) -> tuple[float, Array]:
-    """Return delay (s) and coefficients of an axis from the ``signals``: commands, displacements and targets.
+    """Return the delay (s) and coefficients of an axis from ``signals``: commands, displacements and targets.
 
     The weight of a spectral line is the inverse of its unexplained power. This power is a fraction of the line's
     power plus ``noise``.

@@ -469,7 +469,7 @@ def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt:
 
 
 def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
-    """Return decaying ``values``; ignore values below ``noise``. Raises ConfigError if they do not decay."""
+    """Return ``values`` until they have decayed, ignoring ``noise``. Raises ConfigError if they do not decay."""
     response: list[float] = []
     largest, loud = noise, 0
     for value in values:

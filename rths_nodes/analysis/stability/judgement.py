@@ -218,7 +218,7 @@ class Judgement:
         return "natural frequency" if len(self.modes) == 1 else "first natural frequency"
 
     def bode(self, frequency: Array) -> NDArray[np.complex128]:
-        """Return displacement over target of the compensated rig, ``(n, n_axes, n_axes)``.
+        """Return the ratio of displacement to target of the compensated rig, ``(n, n_axes, n_axes)``.
 
         ``frequency`` is ``(n,)`` Hz.
 
@@ -428,7 +428,7 @@ def _in_the_loop(loop: Loop, root: complex) -> complex:
 def growing_ones(
     loop: Loop, count: int, starts: Iterable[complex], limits: Iterable[Crossing]
 ) -> tuple[complex, ...]:
-    """Return growing motions (rad/s) without conjugates, fastest first, sought from ``starts`` and ``limits``."""
+    """Return the growing motions (rad/s) without conjugates, fastest first, from ``starts`` and ``limits``."""
     growing: list[complex] = []
 
     def add(motion: complex) -> None:

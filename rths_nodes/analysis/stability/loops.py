@@ -340,7 +340,7 @@ class ContinuousLoop(WholeStructure):
         return float(max(-np.angle(response(omega)[0]) / omega[0] for response in self.actuators)) + self.transport
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return displacement over target, ``(n, n_axes, n_axes)``, at the rig's angular frequencies ``omega``."""
+        """Return the ratio of displacement to target, ``(n, n_axes, n_axes)``, at the rig's ``omega`` (rad/s)."""
         actuators = np.stack([response(omega) for response in self.actuators], axis=-1)
         late = actuators * np.exp(-1j * omega * self.transport)[:, None]
         command = self.compensator(omega)
@@ -563,7 +563,7 @@ class SampledLoop:
         return math.pi / (self.period * self.step)
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return displacement over target, ``(n, n_axes, n_axes)``. Images due to the ramp are excluded."""
+        """Return the ratio of displacement to target, ``(n, n_axes, n_axes)``, without images due to the ramp."""
         responses, first = self.impulses.displacements, self.impulses.first
         times = self.dt * (first + np.arange(len(responses)))
         waves = np.exp(-1j * np.multiply.outer(omega, times)) / self.per_step
@@ -573,7 +573,7 @@ class SampledLoop:
         return np.asarray(of_dof @ np.linalg.pinv(self.axes_of))
 
     def _read(self, delay: float) -> Lines:
-        """Return responses ``(t, q n_axes, q 3 n_dof)`` for powers of e^{-s q h}, with q steps h in a period.
+        """Return the responses ``(t, q n_axes, q 3 n_dof)`` for powers of e^{-s q h}, with q steps h in a period.
 
         Row block i and column block j hold the force at step i of a period due to the Target of step j.
         """
@@ -616,7 +616,7 @@ class SampledLoop:
         return np.asarray(share * values + (1.0 - share) * at_place.reshape(values.shape))
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return force per force on the axes, ``(n, q n_axes, q n_axes)``. The critical point is -1."""
+        """Return the force per force on the axes, ``(n, q n_axes, q n_axes)``. The critical point is -1."""
         period, parts = self._periods(1.0), []
         for some in np.array_split(np.asarray(s, np.complex128), math.ceil(len(s) / CHUNK)):
             w = np.exp(some * self.period * self.step)[:, None, None]
