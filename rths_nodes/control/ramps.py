@@ -298,7 +298,7 @@ def along_polynomial(curve: Four, step: float, t: float) -> Triple:
 
 
 def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
-    """Return prediction + (3 r^2 - 2 r^3) error; r grows from 0 to 1 after the last predicted sub-step."""
+    """Return the prediction plus (3 r^2 - 2 r^3) times its error; r grows from 0 to 1 after the prediction."""
     step, substeps, predicted, _ = k
     curve, _, error, _, _, _ = s
     x, v, a = along_polynomial(curve, step, substep / substeps)

@@ -200,8 +200,8 @@ class RigidCoupler(SetupOfKernel):
     @params
     class Params(Geometry):
         pose: tuple[tuple[float, ...], ...] | None = matrix(
-            "motion of the coupler per degree of freedom of the structure, with a row each for x, (y) and "
-            "theta and a column for each degree of freedom; default: the identity matrix",
+            "motion of the coupler per degree of freedom of the structure, with rows for x, (y) and theta "
+            "and a column for each degree of freedom; default: the identity matrix",
             "m/m",
             None,
         )
@@ -374,7 +374,7 @@ class UprightLoad(SetupOfKernel):
 
 
 def places(params: UprightLoad.Params, n_axes: int) -> tuple[float, int, int]:
-    """Return length (m) of the load actuator, index of the axis that inclines it, and index of the load actuator.
+    """Return the load actuator's length (m), the index of the axis that inclines it, and its own index.
 
     Raises ConfigError if ``inclined_by`` exceeds the number of displacement axes.
     """

@@ -181,7 +181,7 @@ def friction_of(corrections: Corrections, channels: Sequence[str], path: str) ->
 
 
 def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return pairs (index in ``axes``, index in ``names``) for axes whose force is corrected.
+    """Return the pairs (index in ``axes``, index in ``names``) for axes whose force is corrected.
 
     The index in ``names`` belongs to the channel of the uncorrected force.
     """

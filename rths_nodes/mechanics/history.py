@@ -21,7 +21,7 @@ SAME_RATE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """Holds the motion of ``axes`` at ``servo_rate`` (Hz), samples 0 ... n - 1.
+    """Motion of ``axes`` at ``servo_rate`` (Hz), samples 0 ... n - 1.
 
     ``target`` ``(n, 3, n_axes)`` has displacement (m), velocity (m/s) and acceleration (m/s^2). ``command`` is
     ``(n, n_axes)`` m; it has no rows if a compensator computes the commands. ``parents`` maps the source files of

@@ -303,7 +303,7 @@ def combined_load(structure: Any) -> Array:
 
 
 def combined(structure: Any) -> tuple[Array, Array, Array]:
-    """Return mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each."""
+    """Return the mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each."""
     return (
         structure.mass + structure.experimental_mass,
         structure.damping + structure.experimental_damping,

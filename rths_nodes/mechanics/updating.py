@@ -271,7 +271,7 @@ class Answer(NamedTuple):
 
 
 def triangular(columns: Array) -> Array:
-    """Return lower triangular S ``(n, n)`` with S S' = X X', for X = ``columns`` ``(n, c >= n)``."""
+    """Return the lower triangular S ``(n, n)`` with S S' = X X', for X = ``columns`` ``(n, c >= n)``."""
     return np.asarray(np.linalg.qr(columns.T, mode="r")).T
 
 

@@ -71,7 +71,7 @@ class DerivativeFilter:
         return rows
 
     def states(self, values: Array) -> Array:
-        """Return states ``(samples, 4, n)`` for inputs ``values`` ``(samples, n)``; earlier inputs are zero."""
+        """Return the states ``(samples, 4, n)`` for inputs ``values`` ``(samples, n)`` after zero inputs."""
         states = np.zeros((len(values) + 1, ORDER, values.shape[1]))
         before = np.zeros_like(values[:1])
         for index, now in enumerate(values):

@@ -272,7 +272,7 @@ class DiscreteModel(PerAxis):
     SHOWN = staticmethod(shown)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command divided by target at ``omega`` (rad/s) with the initial parameters."""
+        """Return the ratio of command to target at ``omega`` (rad/s) with the initial parameters."""
         spacing = self._p.spacing * self._dt
         transfer = taps(omega, self._p.initial, [tap * spacing for tap in range(TAPS)])
         return transfer * self.lead_response(omega)

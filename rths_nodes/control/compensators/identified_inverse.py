@@ -54,7 +54,7 @@ ORDER = 3
 def constants_in_arrays(
     params: IdentifiedInverse.Params, dt: float
 ) -> tuple[float, Array, Array, Law | tuple[()]]:
-    """Return lead (s), weights of the last accelerations for the jerk (oldest first), coefficients and law.
+    """Return the lead (s), the weights of accelerations for the jerk (oldest first), the coefficients and the law.
 
     Coefficients are ``(order + 1, n_axes, n_axes)``. The law is an empty tuple if learning is off.
     """

@@ -316,7 +316,7 @@ class Linear(PerAxis):
         return CoupledKernel(sampled, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command divided by target at ``omega`` (rad/s), assuming exact derivatives.
+        """Return the ratio of command to target at ``omega`` (rad/s), assuming exact derivatives.
 
         The shape is ``(n,)`` for one axis and ``(n, n_axes, n_axes)`` for several axes. Raises ConfigError for a
         law with feedback, whose response depends on the rig.

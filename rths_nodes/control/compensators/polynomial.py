@@ -118,7 +118,7 @@ class Polynomial(PerAxis):
     KERNEL = Kernel(constants, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command divided by target at ``omega`` (rad/s), Eq. (6) of Horiuchi et al. without the delay."""
+        """Return the ratio of command to target at ``omega`` (rad/s), Eq. (6) of Horiuchi et al. without delay."""
         weights, spacing = constants(self._p, self._dt)
         ages = spacing * self._dt * np.arange(len(weights))
         return taps(omega, weights, ages) * self.lead_response(omega)

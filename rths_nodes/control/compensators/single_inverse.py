@@ -189,7 +189,7 @@ def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
 def corrected(
     row: Four, covariance: Covariance, y: float, seen: Four, z: Four, variance: float, deviations: float
 ) -> tuple[Four, Covariance]:
-    """Return coefficients and covariance after one correction; ``variance`` is R of ``coupled_inverse.py``."""
+    """Return the coefficients and covariance after a correction; ``variance`` is R of ``coupled_inverse.py``."""
     aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
     a, b, c, d = row
     p, q, r, s = seen
@@ -218,7 +218,7 @@ def corrected(
 
 
 def within(row: Four, low: Four, high: Four) -> Four:
-    """Return four coefficients, limited to their bounds."""
+    """Return the four coefficients, limited to their bounds."""
     a, b, c, d = row
     e, f, g, h = low
     p, q, r, s = high

@@ -258,8 +258,8 @@ class HeldPlant(Unloaded):
 class SecondOrder(HeldPlant):
     """Solves d'' + 2 zeta w d' + w^2 d = w^2 c exactly for the displacement d and the command c.
 
-    With commands held at 1024 samples per second, the default plant lags by 13.7 ms at 2 Hz and 15.6 ms at 10 Hz,
-    measured from the start of the sample in which the command takes effect.
+    With commands held at 1024 samples per second, the default plant lags by 13.7 ms at 2 Hz and 15.6 ms at 10 Hz.
+    The lag is measured from the start of the sample in which the command takes effect.
     """
 
     ABOUT = "Second-order actuator; the defaults model the loading system of the TADC tests (plant P2)."

@@ -416,7 +416,7 @@ def _trace(data: bytes, name: str) -> Trace:
 
 
 def _knet(trace: Trace, values: Array) -> Array:
-    """Return accelerations in m/s^2. The mean is subtracted to remove the recorder's offset."""
+    """Return the accelerations in m/s^2. The mean is subtracted to remove the recorder's offset."""
     stats = trace.stats
     expected = round(stats.knet.duration * stats.sampling_rate)
     if len(values) != expected:

@@ -126,8 +126,8 @@ class Record:
     def __init__(self, params: Params, seed: int) -> None:
         """Read and check the record; ``seed`` is not used.
 
-        Raises ConfigError if the file is unreadable or faulty, if step or unit is missing or contradicts the file,
-        if step or peak is implausible, or if ``begin`` is after the end.
+        Raises ConfigError for an unreadable or faulty file, for a missing step or unit, or one that contradicts the
+        file, for an implausible step or peak, and for a ``begin`` after the end.
         """
         params.validate(SECTION)
         self.values, self.step = _accelerations(params)

@@ -356,7 +356,7 @@ class Equivalent:
 
 
 def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Array, Array]:
-    """Return damping (N s/m) and stiffness (N/m) under test, ``(n_dof, n_dof)``.
+    """Return the damping (N s/m) and stiffness (N/m) under test, ``(n_dof, n_dof)``.
 
     Raises ConfigError if ``params`` sets a value and the structure has several degrees of freedom.
     """

@@ -127,7 +127,7 @@ class Prescribed(Stepped):
         displacement: OfParams = component("ground_motion", "displacement as a function of time, in m")
 
         def targets(self, samples: int, dt: float) -> Array:
-            """Return displacement, velocity and acceleration in structure time.
+            """Return the displacement, velocity and acceleration in structure time.
 
             The shape is ``(samples, 3)`` for a formula, and ``(samples, 3, n_axes)`` for a history from a file.
             """
@@ -335,7 +335,7 @@ class _Measured:
         return f"{count} samples at {self.rate:.6g} Hz, duration {(count - 1) / self.rate:.4g} s, peak {peaks} mm"
 
     def targets(self, servo_rate: float, samples: int) -> Array:
-        """Return displacement, velocity and acceleration at ``servo_rate`` (Hz), ``(samples, 3, n_axes)``."""
+        """Return the displacement, velocity and acceleration at ``servo_rate`` (Hz), ``(samples, 3, n_axes)``."""
         from scipy.interpolate import make_interp_spline
 
         p, x, rate = self._p, self.displacement, self.rate

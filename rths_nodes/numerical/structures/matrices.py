@@ -255,7 +255,7 @@ def _scattered(n: int, at: NDArray[np.int_], rows: tuple[tuple[float, ...], ...]
 
 
 def read_pair(params: Matrices.Params) -> tuple[Matrix, Matrix]:
-    """Return mass (kg) and stiffness (N/m, N, N m) of the whole structure.
+    """Return the mass (kg) and stiffness (N/m, N, N m) of the whole structure.
 
     Raises ConfigError if a file is unreadable, a matrix is not square, symmetric and finite, or the sizes differ.
     """
