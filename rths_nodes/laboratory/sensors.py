@@ -281,7 +281,7 @@ def constants(p: object, dt: float) -> Pair:
 
 
 class Noise:
-    """Provides normally distributed numbers, one row per sample, drawn in blocks."""
+    """Normally distributed numbers, one row per sample, drawn in blocks."""
 
     def __init__(self, seed: Sequence[int], rms: Sequence[float]) -> None:
         self._seed, self._rms = list(seed), np.array(rms)
@@ -308,7 +308,7 @@ class Noise:
         return rows
 
     def ahead(self, samples: int) -> Array:
-        """Return the next rows, ``(samples, n)``, after all rows that have been drawn."""
+        """Return the next rows, ``(samples, n)``, after all drawn rows."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
         # by columns, because scaling row by row takes five times as long
         for column, rms in zip(drawn.T, self._rms.tolist(), strict=True):

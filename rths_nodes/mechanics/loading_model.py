@@ -99,7 +99,7 @@ def check(coefficients: Array, path: str) -> None:
     name = DERIVATIVES[int(rows.max())]
     if is_singular(leading(coefficients)):
         raise ConfigError(
-            f"{path}.{name}: is singular (with the rows of lower degree), so that the axes are not separable at "
+            f"{path}.{name}: is singular (with the rows of lower degree), so the axes are not separable at "
             "high frequencies and the model has no state space"
         )
     check_static(coefficients, path)
@@ -113,7 +113,7 @@ def check_static(coefficients: Array, path: str) -> None:
     A directly used inverse need not be a physical model beyond the fitted frequencies.
     """
     if is_singular(coefficients[0]):
-        raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular, so that the axes are not separable at rest")
+        raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular, so the axes are not separable at rest")
 
 
 def check_stable(model: StateSpace, path: str) -> None:

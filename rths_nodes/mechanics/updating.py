@@ -519,5 +519,5 @@ def forgotten(belief: Belief, period: float, forgetting: float) -> Belief:
 
 
 def linear_answer(belief: Belief, row: Array, rest: float) -> Answer:
-    """Return the answer for a force that is ``row`` ``(n,)`` times the parameters, plus ``rest`` (N)."""
+    """Return the answer for a force of ``row`` ``(n,)`` times the parameters plus ``rest`` (N)."""
     return Answer(float(row @ belief.mean) + rest, belief.root, row @ belief.root)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators for a delay that is constant, or adapted by the law of Chen & Ricles (2010).
+"""Compensators for a constant delay, or a delay adapted by the law of Chen & Ricles (2010).
 
 ``inverse``: inverse of a first-order actuator (Chen 2007; Chen & Ricles 2010, Eq. 5b).
 
@@ -458,7 +458,7 @@ def constants_of(params: AnyParams, adaptable: Adaptable, inner: object, dt: flo
 
 
 class AdaptiveInverse(Adaptive):
-    """Inverse compensation with an alpha that is adapted by the law of Chen & Ricles (2010)."""
+    """Inverse compensation with an alpha adapted by the law of Chen & Ricles (2010)."""
 
     @params
     class Params(LawParams):

@@ -11,8 +11,8 @@ each axis and each block of ``decimation`` samples:
 
 Noise of the measured displacement would bias ordinary least squares. The target has no noise and is correlated
 with the measurement (Soederstroem & Stoica, System Identification, 1989, chapter 8). K vanishes without motion. P
-returns by the fraction delta to the covariance P_0 of the identification, so that coefficients not determined by
-the motion stay as identified.
+returns by the fraction delta to the covariance P_0 of the identification, so coefficients not determined by the
+motion stay as identified.
 
 - R is the variance of e due to sensor noise, times the number of dependent samples of e. The noise is estimated
   from the third differences of the measurement, which contain no motion.

@@ -260,7 +260,7 @@ class DiscreteModel(PerAxis):
                 )
             if noise * PEAK_TO_RMS > quiet:
                 cautions.append(
-                    f"the law learns from the displacement noise of {noise:g} m rms, so that its parameters and "
+                    f"the law learns from the displacement noise of {noise:g} m rms, so its parameters and "
                     "the command go to zero within a few quiet seconds. Set guarded = true, and "
                     f"quiet_amplitude to {PEAK_TO_RMS:g} times the noise"
                 )

@@ -11,7 +11,7 @@ The parameter ``lead`` extrapolates the target by the time L:
 
     d(t + L) = x + L v + L^2/2 a + L^3/6 j,   its derivatives likewise,   j = (a_k - a_{k-1}) / dt
 
-with displacement x, velocity v and acceleration a of the target. The series is exact for a cubic motion. The lead
+The series is exact for a cubic motion. The lead
 L compensates delays after the measurement of the displacement, for example a late force signal. No transport delay
 is added to L.
 """
@@ -119,7 +119,7 @@ Shown = Callable[..., Numbers | Array]
 class Bound(NamedTuple):
     """Parts of a compensator for a loop that calls kernels.
 
-    ``states`` has one entry for each axis, or one entry if the axes are coupled. The results of the functions
+    ``states`` has one entry per axis, or a single entry if the axes are coupled. The results of the functions
     ``shown``, in order, equal ``state()``. If ``renewed(state)`` is defined, these results change only in steps
     after which ``renewed`` returns true.
     """

@@ -139,7 +139,7 @@ class SpecimenPath:
 
 def with_specimen(go: Going, move: ToNumber) -> Function:
     def step(k: Both, s: Both, command: float) -> tuple[Both, tuple[float, float, float]]:
-        """Advance an actuator that is not affected by its specimen, then advance the specimen."""
+        """Advance an actuator unaffected by its specimen, then the specimen."""
         of_actuator, of_specimen = k
         state, inner = s
         state, displacement, velocity = go(of_actuator, state, command)

@@ -124,7 +124,7 @@ assert [field.name for field in fields(Head)] == list(LAYOUT)[2:]
 
 
 class Unreadable(ValueError):
-    """Error for bytes that are not a datagram of this layout. The message is the reason.
+    """Error for bytes that do not form a datagram of this layout. The message is the reason.
 
     ``version`` and ``session`` are 0 unless the datagram has another version of the layout.
     """

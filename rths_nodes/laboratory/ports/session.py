@@ -216,7 +216,7 @@ def _measurement(state: RigState, command: Array, auxiliary: Array, flags: int =
 
 
 class SentCommands:
-    """Holds the last Command in the units of the port.
+    """Last Command, in the units of the port.
 
     A Command takes effect after ``transport`` samples of ``dt`` s. It is in N only while the state reports force
     control. If the state reports a command in another unit, as during a change of mode, the measured force or

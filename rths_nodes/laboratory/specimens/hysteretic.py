@@ -33,9 +33,9 @@ def absorber_constants(params: ElastoplasticAbsorber.Params) -> Numbers:
 class ElastoplasticAbsorber(Specimen):
     """Force F = eta k d + (1 - eta) F_y z for the displacement d, with a Bouc-Wen state z.
 
-    During loading z' = d' k / F_y (1 - abs(z)^q), during unloading z' = d' k / F_y. F_y is the force at which both
+    During loading z' = d' k / F_y (1 - abs(z)^q); during unloading z' = d' k / F_y. F_y is the force at which both
     asymptotes meet. A large q makes the transition sharp (bilinear). The specimen models the absorber of a piping
-    system of Horiuchi et al. (1996). The paper gives no numbers for the defaults.
+    system of Horiuchi et al. (1996). The defaults are not from the paper.
     """
 
     ABOUT = "Energy absorber of yielding steel plates: elastic, then plastic with hardening."
@@ -196,10 +196,10 @@ def column_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]
 class DegradingColumn(Specimen):
     """Force F = k_s(m) d + c d' for the displacement d, where m is the largest past excursion.
 
-    Loops get softer, without permanent set. At first loading the force follows k d up to the level d_0, then k d_0
-    + r k (d - d_0). Below the largest excursion the force follows the straight line to the origin. Both directions
-    behave alike. The specimen models the column of fibre-reinforced plastic of Horiuchi et al. (1996), whose end
-    flanges were damaged beyond the design level. The paper gives no numbers for the defaults.
+    Loops become softer, without permanent set. At first loading the force follows k d up to the level d_0, then k
+    d_0 + r k (d - d_0). Below the largest excursion the force follows the straight line to the origin. Both
+    directions behave alike. The specimen models the column of fibre-reinforced plastic of Horiuchi et al. (1996),
+    whose end flanges were damaged beyond the design level. The defaults are not from the paper.
     """
 
     ABOUT = "Column that permanently loses stiffness when bent beyond a level."

@@ -145,8 +145,8 @@ class ReliefValveDamper(Specimen):
     """Force F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1), for the velocity v.
 
     With a spring k_s in series, F is an inner state: F' = k_s (v - v_d), where v_d is the piston velocity at the
-    force F. The first story of the steel building of Horiuchi et al. (1996) had such a damper. The paper gives no
-    numbers for the defaults.
+    force F. The first story of the steel building of Horiuchi et al. (1996) had such a damper. The defaults are
+    not from the paper.
     """
 
     ABOUT = "Oil damper with relief valve: a stiff dashpot up to the relief force, a soft dashpot above."

@@ -126,8 +126,8 @@ class Record:
     def __init__(self, params: Params, seed: int) -> None:
         """Read and check the record; ``seed`` is not used.
 
-        Raises ConfigError for an unreadable or faulty file, for a missing step or unit, or one that contradicts the
-        file, for an implausible step or peak, and for a ``begin`` after the end.
+        Raises ConfigError for an unreadable or faulty file, for a missing or contradictory step or unit, for an
+        implausible step or peak, and for a ``begin`` after the end.
         """
         params.validate(SECTION)
         self.values, self.step = _accelerations(params)

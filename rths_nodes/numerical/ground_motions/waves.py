@@ -183,7 +183,7 @@ class Sweep(Smooth):
 
     ``linear``: phi = 2 pi (f_0 t + (f_1 - f_0) t^2 / (2 T)). ``logarithmic``: phi = 2 pi f_0 T / L (e^(L t / T) -
     1), L = ln(f_1 / f_0), with equal times per octave (Farina 2000). Above the ``crossover`` frequency f_c the
-    amplitude is a f_c / f, so that the velocity remains 2 pi f_c a. The defaults are the sweep of the TADC
+    amplitude is a f_c / f, so the velocity amplitude remains 2 pi f_c a. The defaults are the sweep of the TADC
     verification, sin(2 pi (0.1 t + 9.9 t^2 / 100)) mm.
     """
 

@@ -611,7 +611,7 @@ class ChenRicles(Dynamics):
 class KolayRicles(Dynamics):
     """KR-alpha algorithm: v_{k+1} = v_k + dt c_k, x_{k+1} = x_k + dt v_k + dt^2 (1/2 + gamma) c_k.
 
-    c = alpha1 a. The paper's matrices alpha1 and alpha3 have the same modes, so that the acceleration a can be
+    c = alpha1 a. The paper's matrices alpha1 and alpha3 have the same modes, so the acceleration a can be
     eliminated:
 
         c_k = [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M (l - e c_{k-1}) - f c_{k-1}

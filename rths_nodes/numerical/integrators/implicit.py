@@ -88,7 +88,7 @@ def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
 
 
 class Direct(NamedTuple):
-    """Constants of a structure that is not sparse.
+    """Constants of a structure with full matrices.
 
     The matrices ``onward`` and ``accelerated`` ``(n, 4 n)`` multiply the vector of x, v, a and the net force, i.e.
     external minus measured force. ``onward`` yields the next displacement from the external force of the next

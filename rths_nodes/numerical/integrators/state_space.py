@@ -201,7 +201,7 @@ def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool
 
 
 class Exact(ByMatrix):
-    """Exact steps for a load that is linear over the step.
+    """Exact steps for a load linear over the step.
 
     The measured force is extrapolated or held over the step. A held force reduces damping as much as a delay of
     half a step. Raises ConfigError if the restoring force is nonlinear or the motion grows with this step.

@@ -330,8 +330,8 @@ def squared(z: float, h: float, left: float, up: float, down: float) -> float:
 class BoucWen(OfComponent):
     """Bouc-Wen force r = eta k x + (1 - eta) k x_y z, Eq. (13), with the hysteretic state z.
 
-    z is integrated over each move by RK4 in ``INCREMENTS`` parts, or in more parts over a long move. The limit of
-    z is (beta + gamma)^(-1/q).
+    RK4 integrates z over each move in ``INCREMENTS`` parts, or in more parts over a long move. The limit of z is
+    (beta + gamma)^(-1/q).
     """
 
     ABOUT = "Bouc-Wen hysteresis (Wen 1980; Chen & Ricles 2010, Eqs. 13 and 14)."

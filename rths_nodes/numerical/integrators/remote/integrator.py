@@ -248,8 +248,8 @@ class Conversation:
     returns the answer.
 
     New trial responses are recognised by time and displacement. Integrators use t + dt or t + alpha_F dt, and some
-    request a force twice or at the start. ``offset`` (m) and ``static_force`` (N) are displacement and force at
-    the end of the static stage. ``steps`` counts the time steps committed after this stage. ``asked`` counts the
+    request a force twice or at the start. ``offset`` (m) and ``static_force`` (N) are the displacement and force
+    at the end of the static stage. ``steps`` counts the time steps committed after this stage, and ``asked`` the
     requests by action.
     """
 
