@@ -23,9 +23,9 @@ EQUAL = 1e-9
 
 
 class Aligned:
-    """Provides the histories of a named test on the common time axis.
+    """Histories of a named test on the common time axis.
 
-    ``time`` (s) ``(n,)`` contains the evaluated samples, ``step_time`` (s) ``(n_steps,)`` the steps after the soft
+    ``time`` (s) ``(n,)`` has the evaluated samples, and ``step_time`` (s) ``(n_steps,)`` the steps after a soft
     start. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``; ``moved`` (m) is ``(n_steps,
     n_dof)``. If ``recorded`` is true, all samples and steps are included, on the time axis of the recording.
     ``counted`` always contains the times of the evaluated samples.

@@ -104,7 +104,7 @@ def legend(kind: str, names: Sequence[str]) -> str:
 
 
 def published_indices(evaluation: Evaluation) -> Published:
-    """Return the indices of the scenario's set. Both dicts are empty if there is no set or no evaluated sample.
+    """Return the indices of the scenario's set. Both dicts are empty without a set or an evaluated sample.
 
     Raises ConfigError if the recording is incomplete or the structure cannot be built.
     """

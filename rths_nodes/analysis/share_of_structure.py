@@ -49,7 +49,7 @@ class Partition:
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
     """Return the partition of the structure; ``measured`` holds stiffnesses (N/m) of specimens by axis.
 
-    Raises ConfigError if there is no structure, or if it has too many degrees of freedom.
+    Raises ConfigError for a missing structure, or one with too many degrees of freedom.
     """
     structure = assembly.structure
     if structure is None:

@@ -339,7 +339,7 @@ class Scope:
         return cast(V, rebuilt(value, parts))
 
     def meet(self, name: str, ends: Sequence[tuple[Value, Lines]]) -> Value:
-        """Return one value that is valid after all branches, or MISMATCH.
+        """Return one value valid after all branches, or MISMATCH.
 
         Assignments to this value are appended to the lines of ``ends``.
         """

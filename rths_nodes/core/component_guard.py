@@ -48,7 +48,7 @@ AFTER_STATE: Output = itemgetter(1)
 
 
 class Family(NamedTuple):
-    """Describes the members of a family of components, declared by ``protocol``, and the checks of their results.
+    """Members of a family of components, declared by ``protocol``, and the checks of their results.
 
     If the arguments are finite, the results of the methods ``finite`` and of the kernel functions ``kernel`` must
     be finite. The loop's stages check ramp, setup and compensator instead. If ``kernel`` is None, kernels are not

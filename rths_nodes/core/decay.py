@@ -2,7 +2,7 @@
 """Decay rates of a specimen's inner states, and the integration increments that these rates require.
 
 Explicit Runge-Kutta of fourth order is stable if decay rate times increment is below 2.785. Bouc-Wen states
-decay faster at a higher velocity, so that an increment suited to a slow test can be unstable in a fast test.
+decay faster at a higher velocity, so an increment suited to a slow test can be unstable in a fast test.
 """
 
 from __future__ import annotations

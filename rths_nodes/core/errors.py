@@ -96,7 +96,7 @@ def counted(count: float, noun: str) -> str:
 
 
 def printable(text: str, kept: str = "") -> str:
-    r"""Return ``text`` with escapes for all characters that are neither printable nor in ``kept``.
+    r"""Return ``text`` with escapes for characters neither printable nor in ``kept``.
 
     Terminal codes, line ends and marks of writing direction from other programs could otherwise change the
     displayed or recorded text.

@@ -112,7 +112,7 @@ PREVIOUS = "previous"
 
 
 class AxisQuantity(NamedTuple):
-    """Describes a quantity of an axis: the value ``reading`` minus the value ``minus`` of the same sample.
+    """Quantity of an axis: the value ``reading`` minus the value ``minus`` of the same sample.
 
     If ``minus`` is PREVIOUS, the previous ``reading`` is subtracted. A difference in a unit per second is
     multiplied by the sampling rate. ``level`` is the class of the quantity's levels, or None if only expressions
@@ -183,10 +183,10 @@ class Levels:
 
 
 class RigQuantity(NamedTuple):
-    """Describes a quantity of the rig: ``counted`` samples, in a row or as a fraction of the last second.
+    """Quantity of the rig: ``counted`` samples, in a row or as a fraction of the last second.
 
     ``counted`` is a function of the flags of Command and Measurement. It returns whether the sample is counted, or
-    None to leave the number of samples in a row unchanged. In messages ``reason`` follows the value.
+    None to leave the count in a row unchanged. In messages ``reason`` follows the value.
     """
 
     unit: str
@@ -260,7 +260,7 @@ WIDEST = {"stroke": 100.0, "velocity": 1e3, "force": 1e9}
 class Limits:
     """Limits of one axis. Stroke, velocity and force depend on the rig and have no defaults.
 
-    Finite bounds of these three limits ensure that none of them can be switched off and that every safe stop ends.
+    Finite bounds of these three limits ensure that none can be switched off and that every safe stop ends.
     """
 
     stroke: float = number(
@@ -311,7 +311,7 @@ class Limits:
         return self.force_rate is not None
 
     def validate(self, path: str) -> None:
-        """Raise ConfigError for a level that has no effect because it is above the limit of the same quantity."""
+        """Raise ConfigError for a level without effect because it is above the limit of the same quantity."""
         for name, level in ({} if self.levels is None else self.levels.in_effect()).items():
             key = QUANTITIES[name].limit
             limit: float | None = getattr(self, key) if key else None

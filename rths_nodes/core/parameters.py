@@ -344,7 +344,7 @@ class TestContext:
 
 
 class ChecksScenario:
-    """Provides default implementations of the optional methods of a ``Params`` class."""
+    """Default implementations of the optional methods of a ``Params`` class."""
 
     def validate(self, path: str) -> None:
         """Raise ConfigError for contradictory fields; ``path`` is the path of the component in the scenario."""
@@ -391,7 +391,7 @@ def _add_members(cls: type, source: type) -> None:
 
 
 class OfParams(ChecksScenario):
-    """Declares attributes of every ``Params``. A parameter of the same name takes precedence."""
+    """Attributes of every ``Params``. A parameter of the same name takes precedence."""
 
     type_name: ClassVar[str]
     cannot_be_built: str = ""

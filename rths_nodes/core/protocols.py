@@ -3,7 +3,7 @@
 
 A *component* has a frozen ``Params`` class. Its constructor checks parameters, allocates memory and factorises
 matrices. ``step`` does only arithmetic, and ``reset()`` restores the initial state exactly. Components share no
-state, so that two of them may run in parallel (``step_warm_up``). All units are SI. Arrays have the shape
+state, so two of them may run in parallel (``step_warm_up``). All units are SI. Arrays have the shape
 ``(n_axes,)`` or ``(n_dof,)``. A component of one axis (actuator, specimen) uses plain floats, which are faster. A
 returned array is valid until the component's next ``step``; copy the array to keep it.
 """
@@ -51,7 +51,7 @@ class StepMatrices(NamedTuple):
 
 
 class GroundMotion(Protocol):
-    """Provides the excitation as a function of time.
+    """Excitation as a function of time.
 
     The class attribute ``proportional_to`` of ``Params`` names the parameter to which all values are proportional.
     Without this attribute a test cannot be run at a reduced level.
@@ -73,7 +73,7 @@ class StructuralForce(Protocol):
 
 
 class RestoringForce(StructuralForce, Protocol):
-    """Provides a restoring force as a component; each degree of freedom has its own force."""
+    """Restoring force as a component; each degree of freedom has its own force."""
 
     Params: ClassVar[type]
     initial_stiffness: float
@@ -227,7 +227,7 @@ class FarEnd:
 
     Stroke is in m, velocity in m/s, deceleration in m/s^2, and force in N. ``error`` (m) limits the difference
     between command and measured displacement; inf means no limit. If commands are missing, the far end
-    extrapolates for ``bridged`` samples and then brakes. The session ends after ``watchdog`` samples with no
+    extrapolates for ``bridged`` samples and then brakes. The session ends after ``watchdog`` samples without
     command.
     """
 
@@ -266,7 +266,7 @@ class Listener(Protocol):
 
 
 class OfPort(Protocol):
-    """Declares optional members; ``laboratory/ports/wrappers.py`` adds them to ports of other packages."""
+    """Optional members, which ``laboratory/ports/wrappers.py`` adds to ports of other packages."""
 
     follows_rig: bool = False
     """True if the rig sets the ticks: the port sends Commands without delay and calls ``pacer`` at each tick."""
@@ -321,7 +321,7 @@ class OfPort(Protocol):
 
 
 class Readback(Protocol):
-    """Declares readings of an open port, with defaults for ports that lack them."""
+    """Readings of an open port, with defaults for ports that lack them."""
 
     @property
     def active_command(self) -> Array | None:

@@ -98,7 +98,7 @@ class Target:
 class Command:
     """Command k: target (after ramp and setup) and command (after compensation), ``(n_axes,)`` m.
 
-    ``control_mode`` has one byte per axis, MODE_DISPLACEMENT or MODE_FORCE; if there are no bytes, all axes
+    ``control_mode`` has one byte per axis, MODE_DISPLACEMENT or MODE_FORCE; without bytes, all axes
     are in displacement mode. In force mode target and command are in N.
     """
 

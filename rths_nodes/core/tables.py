@@ -73,7 +73,7 @@ class Contents(NamedTuple):
 
 
 class Table:
-    """Provides columns of a file by name. Raises ConfigError if it is unreadable or exceeds ``most`` bytes."""
+    """Columns of a file by name. Raises ConfigError if the file is unreadable or exceeds ``most`` bytes."""
 
     def __init__(self, path: Path, most: int = LARGEST) -> None:
         self.path = path
@@ -333,7 +333,7 @@ def read_binary(path: Path, most: int = LARGEST) -> Contents:
     """Return numbers by name: ``s.x`` or ``s(2).x`` for elements of structs, ``c{2}`` for elements of cell arrays.
 
     Raises ValueError for a file that is damaged, exceeds ``most`` bytes (TooLarge) or refers to data in other
-    files. Raises OSError if the file cannot be read. Raises ConfigError for HDF5 if h5py is not installed.
+    files, OSError for an unreadable file, and ConfigError for HDF5 without h5py.
     """
     head = read_head(path, MATLAB_HEADER + len(HDF5), most)
     if not head:

@@ -149,7 +149,7 @@ def number_of(cell: str) -> float:
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[list[float]]:
-    """Return the numbers of a CSV file, row by row. Blank lines and lines that begin with # are skipped.
+    """Return the numbers of a CSV file, row by row. Blank lines and comments (#) are skipped.
 
     Raises the errors of :func:`read_text`, and ValueError for an invalid number.
     """

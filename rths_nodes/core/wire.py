@@ -2,7 +2,7 @@
 """Messages as CDR bytes, little endian. The ``.msg`` texts in ``msg/`` define the layouts.
 
 The field ``run`` of a message contains the mark of its run, and follows a header with an empty ``frame_id``.
-Length and position of the mark are constant, so that layouts are constant and a node can compare the mark first.
+The mark has a constant length and position, so layouts are constant and a node can compare the mark first.
 
 A message of bounded arrays has a constant layout once the lengths of its arrays are fixed. One precompiled
 ``struct`` packs and unpacks a sample in about 2 us (:class:`Codec`); rclpy's typed conversion takes 20 us. Padding

@@ -239,7 +239,7 @@ class Drawing(Figure):
         self.tables.append((base, {head: values}))
 
     def finish(self) -> None:
-        """Wrap and align the vertical labels, and draw one legend for all panels that have none.
+        """Wrap and align the vertical labels, and draw one legend for all panels without one.
 
         On the screen, the heading is drawn above the legend. On paper, the heading belongs in the caption.
         """

@@ -71,7 +71,7 @@ def spread(
     """Draw the runs at positions ``at``: magnitudes ``values`` as dots, a ``bar`` from 5 to 95 %, and the median.
 
     If ``across`` is true, magnitudes are along x, otherwise along y. ``edge`` is the upper end of this axis.
-    ``dots`` is the colour of the dots, ``median`` the look of the median.
+    ``dots`` is the colour of the dots, and ``median`` the look of the median.
     """
 
     def put(positions: Array, magnitudes: Array, look: Look) -> None:

@@ -190,7 +190,7 @@ def _moving(
 
 
 def loaded_at(scenario: Scenario) -> float:
-    """Return the time (s) at which all loads have settled, rounded up to a sample; 0 if there are no loads."""
+    """Return the time (s) at which all loads have settled, rounded up to a sample; 0 without loads."""
     longest = 0.0
     for name in scenario.force_axes:
         load, limits = scenario.axes[name].own_load, scenario.axes[name].limits
@@ -204,7 +204,7 @@ def loaded_at(scenario: Scenario) -> float:
 class Cyclic:
     """Results of a cyclic test of one axis at ``frequency`` (Hz).
 
-    ``wanted`` is the commanded amplitude (m), ``amplitude`` the measured amplitude (m).
+    ``wanted`` (m) is the commanded and ``amplitude`` (m) the measured amplitude.
 
     Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m) are the real and imaginary part of force over
     displacement in the first harmonic. ``effective_stiffness`` is in N/m, ``energy`` (J) is dissipated in a cycle,

@@ -113,7 +113,7 @@ def frequency_response(
 ) -> FrequencyResponse:
     """Return the response in ``band`` (Hz), estimated by H1 from ``experiments`` with samples every ``dt`` (s).
 
-    In each interval of ``resolution`` (Hz), a response that is linear in the frequency is fitted to all spectral
+    In each interval of ``resolution`` (Hz), a response linear in the frequency is fitted to all spectral
     lines (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their
     transients are also fitted, because transients are as smooth as the response. Raises ValueError if the shapes
     of histories differ, if the band has too few frequencies, or if the experiments do not drive every axis

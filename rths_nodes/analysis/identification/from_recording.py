@@ -70,9 +70,8 @@ FEWEST = 100
 class Relation:
     """Delay (s) and amplitude ratio of a displacement relative to another displacement.
 
-    ``delay`` is at the peak of the correlation; it is NaN if it exceeds ``monitor.longest_delay``. The ``fei``
-    fields are the frequency evaluation index. The ``sine`` fields describe a fitted sine; they are None without a
-    sine.
+    ``delay`` is at the peak of the correlation, or NaN if it exceeds ``monitor.longest_delay``. The ``fei`` fields
+    are the frequency evaluation index. The ``sine`` fields describe a fitted sine, or are None.
     """
 
     delay: float
@@ -113,8 +112,8 @@ def estimate(
 ) -> dict[str, Estimate]:
     """Return estimates by axis, for ``axis`` or for all axes, from ``start`` to ``end`` (s).
 
-    Unless ``start`` is given, the soft start and the start-up of a sine are omitted. Raises ConfigError if too few
-    samples are usable, or if an axis does not move.
+    Unless ``start`` is given, the soft start and the start-up of a sine are omitted. Raises ConfigError for too
+    few usable samples, or an axis at rest.
     """
     if axis is not None and axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)

@@ -15,7 +15,7 @@ next target z is
     model          z = y + (1 + G E)^-1 r, where E is the spring, dashpot and mass identified in the run:
                    z = x - (response of the structure with E to the force E r)
 
-All relaxations start from the measured displacement, so that poor tracking by the rig causes no wrong correction.
+All relaxations start from the measured displacement, so poor tracking causes no wrong correction.
 An iteration continues until its error is small (:meth:`Settings.verdict`). A small residual is not sufficient:
 near a resonance the error may still be large.
 """
@@ -341,7 +341,7 @@ def check(scenario: Scenario) -> None:
 
 
 class Corrections:
-    """Computes target and commands of the next run of an iteration from the results of previous runs.
+    """Computes the target and commands of the next run of an iteration from previous results.
 
     ``inverse`` is identified from the first run. An existing run ``first`` becomes run 1; without ``first``, run 1
     follows the targets known before the test. Raises ConfigError if the scenario cannot be iterated.

@@ -78,8 +78,8 @@ APART = 1e-6
 class LoadedRig:
     """Holds the force axes of ``rig`` at the positions where they bear their loads. Commands move the other axes.
 
-    ``places`` (m) are these positions, ``loads`` (N) the largest loads. Raises ConfigError if a specimen cannot
-    bear a load, or if force axes are coupled.
+    ``places`` (m) are these positions, and ``loads`` (N) the largest loads. Raises ConfigError if a specimen
+    cannot bear a load, or if force axes are coupled.
     """
 
     def __init__(self, scenario: Scenario, rig: Rig) -> None:

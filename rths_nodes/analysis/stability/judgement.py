@@ -120,7 +120,7 @@ class Judgement:
     """Stability of the loop of a test, determined before the test.
 
     ``growing`` is the number of growing roots, including conjugates. ``motions`` (rad/s) are the computed growing
-    roots without conjugates; the fastest growth is first. ``delay`` is the low-frequency delay of the rig's
+    roots without conjugates, the fastest growth first. ``delay`` is the low-frequency delay of the rig's
     slowest axis without a compensator, s.
 
     ``further_delay`` (s, equal for all axes), ``frequency_factor`` and ``gain`` (scale factor of the tested
@@ -155,7 +155,7 @@ class Judgement:
 
     @property
     def critical_delay(self) -> float | None:
-        """Delay of the rig (s) at the stability limit of the loop with its compensator; None if there is none."""
+        """Delay of the rig (s) at the stability limit of the loop with its compensator, or None."""
         return _critical(self.delay, self.further_delay)
 
     @property
@@ -330,7 +330,7 @@ def delay_margin(scenario: Scenario) -> DelayMargin:
 
 
 def continuous_delay(scenario: Scenario) -> float | None:
-    """Return the critical delay (s) in continuous time; None if there is none or if a part has no response."""
+    """Return the critical delay (s) in continuous time; None without one, or if a part has no response."""
     try:
         loop = continuous_loop(scenario)
         modes = modes_of(loop)

@@ -173,7 +173,7 @@ class ForceLoop:
 
     @cached_property
     def further_delay(self) -> tuple[float, float] | None:
-        """Smallest further delay (s) at which a motion grows, and its frequency (Hz); None if there is none."""
+        """Smallest further delay (s) at which a motion grows, and its frequency (Hz), or None."""
         delays = [
             ((math.pi + phase) % (2.0 * math.pi) / omega, omega / HZ)
             for omega, phase in self._crossings(lambda loop: np.abs(loop) - 1.0)
@@ -182,7 +182,7 @@ class ForceLoop:
 
     @cached_property
     def gain(self) -> float | None:
-        """Smallest factor above 1 on the stiffness at which a motion grows; None if there is none."""
+        """Smallest factor above 1 on the stiffness at which a motion grows, or None."""
         real = [omega for omega, _ in self._crossings(lambda loop: loop.imag)]
         loop = self.open(np.array([*real, math.pi / self.dt])).real  # also real at the Nyquist frequency
         gains = -1.0 / loop[loop < -VANISHED]
@@ -397,11 +397,10 @@ class Lines(NamedTuple):
         return np.asarray(values.reshape(len(angles), *self.shape))
 
     def grid(self) -> Array:
-        """Return angles (rad) from 0 to pi. Between consecutive angles the sum changes by about ``CHANGED``.
+        """Return angles (rad) from 0 to pi, between which the sum changes by about the fraction ``CHANGED``.
 
-        ``CHANGED`` is a fraction. Every column has equal weight, whatever its unit. The angles are selected from a
-        uniform grid, which is fine compared with the width of a resonance whose terms have decayed to 1e-10 at the
-        last power.
+        Every column has equal weight, whatever its unit. The angles are selected from a uniform grid, much finer
+        than the width of a resonance whose terms have decayed to 1e-10 at the last power.
         """
         few = len(self.blocks)
         lines = self.blocks.reshape(few, few, -1).transpose(1, 0, 2).reshape(few * few, -1)
