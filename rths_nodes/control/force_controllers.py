@@ -24,7 +24,7 @@ Controller of the rig and its servo-valve, whose spool is driven by a force loop
 c and x are the desired and measured displacement of the axis. u is the signal to the valve, as a piston velocity.
 q is the piston velocity due to the flow of the valve, whose spool has the time constant T. q_0 is the piston
 velocity due to leakage at zero signal. K includes the stiffness of the oil. Because the piston integrates, an
-error decays at the rate k_f. A ramp of r N/s has the error r / k_f; the static error is q_0 K / k_f.
+error decays at the rate k_f. A ramp of r N/s has the error r / k_f. The static error is q_0 K / k_f.
 """
 
 from __future__ import annotations
@@ -302,6 +302,6 @@ class ServoValve(ForceControllerOfKernel):
         self._state = (position, 0.0, 0.0, 0.0)
 
     def hold(self, command: float, shown: float) -> float:
-        """Return the position (m) of the piston held at ``command`` (m); the sensor measures ``shown`` (m)."""
+        """Return the position (m) of the piston held at ``command`` (m). The sensor measures ``shown`` (m)."""
         self._state, position = hold(self._constants, self._state, command, shown)
         return float(position)

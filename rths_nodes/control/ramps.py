@@ -49,7 +49,7 @@ class OfKernel(Ramp):
     """Ramp that computes its motion with a ``kernel``.
 
     If ``apart`` is true, each degree of freedom has its own state. Otherwise one state holds arrays for all
-    degrees of freedom. If ``hands_on`` is true, a step has no sub-steps, and Targets are returned unchanged.
+    degrees of freedom. A step has no sub-steps, and Targets are returned unchanged, if ``hands_on`` is true.
     """
 
     hands_on = False
@@ -130,7 +130,7 @@ def on_line(k: Step, s: Four, substep: int) -> Triple:
 class LinearRamp(OfKernel):
     """Straight line between targets (Chen & Ricles 2010, Eq. 2).
 
-    Its slope jumps at each target; an inverse compensator converts these jumps to a sawtooth at the step rate.
+    Its slope jumps at each target. An inverse compensator converts these jumps to a sawtooth at the step rate.
     """
 
     SOURCES = ("chen_ricles_2010",)
@@ -267,7 +267,7 @@ def through(order: int, x: float, before: float, earlier: float, first: float) -
 
 
 def start_prediction(k: Prediction, x: float, v: float, a: float) -> Predicted:
-    """Return the state at Target 0; earlier targets are extrapolated from its velocity and acceleration."""
+    """Return the state at Target 0. Earlier targets are extrapolated from its velocity and acceleration."""
     step, _, _, order = k
     before = x - step * v + 0.5 * (step * step) * a
     earlier = x - 2.0 * step * v + 2.0 * (step * step) * a
@@ -298,7 +298,7 @@ def along_polynomial(curve: Four, step: float, t: float) -> Triple:
 
 
 def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
-    """Return the prediction plus (3 r^2 - 2 r^3) times its error; r grows from 0 to 1 after the prediction."""
+    """Return the prediction plus (3 r^2 - 2 r^3) times its error. r grows from 0 to 1 after the prediction."""
     step, substeps, predicted, _ = k
     curve, _, error, _, _, _ = s
     x, v, a = along_polynomial(curve, step, substep / substeps)

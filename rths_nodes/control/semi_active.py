@@ -49,7 +49,7 @@ class Constants(NamedTuple):
 def constants(
     params: ClippedOptimal.Params, structure: Structure | None, dt: float, measured: Sequence[str]
 ) -> Constants:
-    """Return the constants for ``structure``; ``measured`` names the auxiliary channels of the rig.
+    """Return the constants for ``structure``. ``measured`` names the auxiliary channels of the rig.
 
     Raises ConfigError if the structure or a channel is missing, or if the parameters do not fit the structure.
     """
@@ -100,7 +100,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, auxiliary: Array, ground_acceleration: float, chance: float
 ) -> tuple[State, tuple[float]]:
-    """Update the filter; return the full voltage if it moves the force towards the requested force, else 0."""
+    """Update the filter. Return the full voltage if it moves the force towards the requested force, else 0."""
     gain, _, onward, channels, ground, voltage = k
     estimated, _ = s
     states, count, shown = len(onward), len(channels), numbers(auxiliary)

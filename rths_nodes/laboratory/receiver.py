@@ -145,7 +145,7 @@ def library() -> ctypes.CDLL:
 
 
 class Receiver:
-    """Runs the compiled receiver for one session. ``limits`` has one entry per axis; ``dt`` is the period, s.
+    """Runs the compiled receiver for one session. ``limits`` has one entry per axis. ``dt`` is the period, s.
 
     At most ``bridged`` missing samples are extrapolated along the slope. The session ends after ``watchdog``
     samples without a command, or after ``persistence`` consecutive samples that violate a limit of force or error.

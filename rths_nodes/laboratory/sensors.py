@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channels of one axis: sensors, command path, their possible errors, kernels and noise.
 
-Errors last for the whole run; events during a run are faults (``loop/faults``). The kernel of the sensors of one
+Errors last for the whole run. Events during a run are faults (``loop/faults``). The kernel of the sensors of one
 axis is
 
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)

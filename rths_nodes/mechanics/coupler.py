@@ -36,7 +36,7 @@ from rths_nodes.core.samples import Array
 Rows = tuple[Numbers, ...]
 
 SINGULAR = 1e-3
-"""Magnitude of the Jacobian's determinant below which actuators jam; rotations are arcs of the longest arm."""
+"""Magnitude of the Jacobian's determinant below which actuators jam. Rotations are arcs of the longest arm."""
 ITERATIONS = 20
 """Largest number of iterations of Newton's method, which needs four to six within the limits."""
 CLOSED = 1e-13
@@ -74,7 +74,7 @@ def planar(values: Numbers) -> tuple[float, float, float]:
 
 
 def guided_row(link: Link, scale: float) -> tuple[float, float]:
-    """Return the Jacobian's row of one of two actuators; rotations count as arcs of radius ``scale`` (m)."""
+    """Return the Jacobian's row of one of two actuators. Rotations count as arcs of radius ``scale`` (m)."""
     ux, uy, _, sx, sy = link
     return ux, (sx * uy - sy * ux) / scale
 
@@ -141,7 +141,7 @@ THREE = Shape(planar, planar_row, determinant_of_three, solved_three, transposed
 
 
 def link(axis: Axis, pose: tuple[float, float, float, float, bool]) -> Link:
-    """Return the :data:`Link` of an actuator; ``pose`` has x, y, cos(theta), sin(theta) and ``long``."""
+    """Return the :data:`Link` of an actuator. ``pose`` has x, y, cos(theta), sin(theta) and ``long``."""
     (px, py), (rx, ry), (ux, uy), rest = axis
     x, y, cosine, sine, long = pose
     sx, sy = cosine * rx - sine * ry, sine * rx + cosine * ry
@@ -183,7 +183,7 @@ class CouplerKernel(NamedTuple):
     axis_forces: Callable[..., Numbers]
     """``(k, forces, pose) -> forces of the axes`` that balance ``forces``."""
     pose: Callable[..., Numbers]
-    """``(k, d, near) -> pose`` for axis displacements d; ``near`` is a nearby pose."""
+    """``(k, d, near) -> pose`` for axis displacements d. ``near`` is a nearby pose."""
     motion: Callable[..., Motion]
     """``(k, d, d', d'', near) -> x, v, a``: motion of the coupler from motion of the axes."""
 
@@ -437,7 +437,7 @@ class Coupler:
     def poses(self, displacement: Array) -> Array:
         """Return the poses ``(n, n_dof)`` for displacements ``(n, n_axes)`` m; NaN beyond the limits.
 
-        If the actuators keep their directions (``long``), Newton's method solves all poses together.
+        Newton's method solves all poses together if the actuators keep their directions (``long``).
         """
         k = self.constants
         if not k.long:

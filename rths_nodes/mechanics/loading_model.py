@@ -265,7 +265,7 @@ class LoadingModel:
 def load(
     path: str | os.PathLike[str], axes: Sequence[str] | None = None, inverse_only: bool = False
 ) -> LoadingModel:
-    """Read and check a model file; ``axes`` are the required names, in order.
+    """Read and check a model file. ``axes`` are the required names, in order.
 
     With ``inverse_only`` the inverse need not define a model of the rig. Raises ConfigError with file, key and
     reason if the file is unreadable, the axes differ, or the model is singular, unstable or not minimal.

@@ -117,7 +117,7 @@ KINDS = {
 
 
 class Open(NamedTuple):
-    """Parameter to estimate. ``bounds`` are in SI units; None means half and twice the initial value."""
+    """Parameter to estimate. ``bounds`` are in SI units. None means half and twice the initial value."""
 
     name: str
     bounds: tuple[float, float] | None = None
@@ -266,7 +266,7 @@ class Answer(NamedTuple):
     forces: Array
 
     def spread(self, noise: float) -> float:
-        """Return the standard deviation (N) of measured minus expected force; ``noise`` is in N rms."""
+        """Return the standard deviation (N) of measured minus expected force. ``noise`` is in N rms."""
         return math.sqrt(float(self.forces @ self.forces) + noise**2)
 
 
@@ -276,7 +276,7 @@ def triangular(columns: Array) -> Array:
 
 
 def corrected(answer: Answer, mean: Array, measured: float, noise: float) -> Belief:
-    """Return the belief after a ``measured`` force (N) with ``noise`` (N rms, > 0); ``answer`` is for ``mean``."""
+    """Return the belief after a ``measured`` force (N) with ``noise`` (N rms, > 0). ``answer`` is for ``mean``."""
     gain = answer.numbers @ answer.forces / answer.spread(noise) ** 2
     left = answer.numbers - np.outer(gain, answer.forces)
     return Belief(mean + gain * (measured - answer.expected), triangular(np.column_stack((left, noise * gain))))
@@ -388,7 +388,7 @@ class State(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """Result of a step; ``use`` is a key of ``WORDS``.
+    """Result of a step. ``use`` is a key of ``WORDS``.
 
     ``expected`` is the expected force (N). ``spread`` (N) is the standard deviation of measured minus expected
     force.
@@ -402,7 +402,7 @@ class Learning(NamedTuple):
 class Unscented:
     """Law ``ukf``: unscented filter for parameters and memory of any copy.
 
-    A law holds constants and pure functions; only the :class:`Belief` changes.
+    A law holds constants and pure functions. Only the :class:`Belief` changes.
     """
 
     def __init__(self, copy: Copy, settings: Settings) -> None:

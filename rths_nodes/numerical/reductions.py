@@ -93,7 +93,7 @@ class Observation:
 class Selection(Observation):
     """Observes the degrees of freedom with the indices ``observed``. The interface has the indices ``interface``.
 
-    An external model is ``complete``; its first degrees of freedom belong to the rig.
+    An external model is ``complete``. Its first degrees of freedom belong to the rig.
     """
 
     as_is = False
@@ -385,7 +385,7 @@ def _seen(shapes: Array, values: Array) -> Array:
 def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[float, float, float]:
     """Return the errors of ``model``: natural frequencies, static compliance, and compliance up to ``band``.
 
-    The errors are relative; compliances refer to the interface. The third error is the largest error up to
+    The errors are relative. Compliances refer to the interface. The third error is the largest error up to
     ``band`` (Hz) divided by the largest compliance in this band. Both substructures are combined.
     """
     full = model.full

@@ -15,8 +15,8 @@ Three details differ from the publication:
 - The derivatives of the filtered xm are inner states of the filter (``derivative_filter.py``), which are less
   noisy than differences of its output.
 - For a motion of one frequency, x'' is proportional to x, and the least-squares problem is singular in a0 and a2.
-  The fit therefore penalises changes of the coefficients. If the motion determines the coefficients, repeated
-  fits converge to the least-squares solution.
+  The fit therefore penalises changes of the coefficients. Repeated fits converge to the least-squares solution if
+  the motion determines the coefficients.
 - The coefficients move to a new solution no faster than `rate`, not in one step.
 
 Sums of products are updated with the newest and the oldest row of the window. They are recomputed after each
@@ -54,7 +54,7 @@ Sums = tuple[float, float, float, float, float, float, float, float, float]
 NONE = ((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0)
 COEFFICIENTS = 3
 LEAST_ROWS = 2 * COEFFICIENTS
-"""Smallest number of rows in the window; a fit to fewer rows follows noise."""
+"""Smallest number of rows in the window. A fit to fewer rows follows noise."""
 LOWER_A0, UPPER_A0 = 0.7, 1.3
 """Limits of a0, the inverse of the actuator's amplitude at low frequency."""
 UPPER_A1 = 2.5
@@ -248,7 +248,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[tuple[object, ...], float]:
-    """Return the command a0 x + a1 v + a2 a; the coefficients are fitted once per block."""
+    """Return the command a0 x + a1 v + a2 a. The coefficients are fitted once per block."""
     inputs, filter_rows, last, settling, _, rate, _, fit = k
     row, turn, resting, sent, coefficients, wanted, command, seen, of_command, of_seen, window = s
     row += 1

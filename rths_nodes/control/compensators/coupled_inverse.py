@@ -19,7 +19,7 @@ motion stay as identified.
 - e is limited (Huber) to ``deviations`` times its expected standard deviation, (R + z P z)^0.5, because of
   saturated valves, shocks and nonlinear rigs.
 - The coefficients stay within ``deviations`` standard deviations of the identified coefficients.
-- After a bridged sample, updates pause for the memory of the filter, one period of its cut-off frequency.
+- Updates pause after a bridged sample for the memory of the filter, one period of its cut-off frequency.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def inverse(watched_by: Function, series: Function) -> Function:
     def step(
         k: Constants, s: State, x: N, v: N, a: N, m: N, f: N, rests: bool, preparing: bool
     ) -> tuple[tuple[object, ...], N]:
-        """Learn from the command, measurement and target of the last sample; return the next command."""
+        """Learn from the command, measurement and target of the last sample. Return the next command."""
         lead, slope, _, _, law = k
         coefficients, past, command, target, watched = s
         # this measurement belongs to the command and target of the last sample
@@ -215,7 +215,7 @@ def blocks(s: Watched) -> int:
 
 
 def by_power(rows: Sequence[Numbers] | Array, count: int, terms: Array, position: int) -> int:
-    """Write ``rows`` into ``terms`` from ``position`` on, ordered by derivative; return the next position."""
+    """Write ``rows`` into ``terms`` from ``position`` on, ordered by derivative. Return the next position."""
     n = len(rows)
     for power in range(count):
         for row in rows:
@@ -274,7 +274,7 @@ def watch(
 
 
 def taken(k: Law, s: Watched) -> Array:
-    """Advance the filter by a block; return the noise variance of the block's measurements, ``(n,)`` m^2."""
+    """Advance the filter by a block. Return the noise variance of the block's measurements, ``(n,)`` m^2."""
     block = k[0]
     _, rows, seen, _, noise, _, _, _, count, _ = s
     n, every = len(noise), len(rows) - KNOWN

@@ -18,7 +18,7 @@ published law bursts. Parameters identified from the first few samples cause for
 - parameters are not adopted if the sum of their magnitudes exceeds ``largest_gain``;
 - updates pause while all measured displacements in the model are below ``quiet_amplitude``.
 
-``guarded: false`` is the published law; use it with a soft start.
+``guarded: false`` is the published law. Use it with a soft start.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def gain(theta: tuple[float, ...]) -> float:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[object, float]:
-    """Update the model from the last measurement and output; return the output for this target."""
+    """Update the model from the last measurement and output. Return the output for this target."""
     _, spacing, forgetting, covariance, resets, begin, dt, rate, largest, quiet = k
     theta, model, targets, seen, now, output, prepared, sample = s
     if prepared and not preparing:  # soft start finished: the rig is at rest, and learning begins

@@ -14,7 +14,7 @@ PI tracking control with a phase lead is the example controller of that benchmar
 
     u = (K_p + K_i / s) (w - m),    w = (1 + T_1 s) / (1 + T_2 s) y
 
-u is the command, y the target and m the measured displacement; y and m are values of the last sample. Both
+u is the command, y the target and m the measured displacement. y and m are values of the last sample. Both
 transfer functions are discretised by Tustin's rule. Without a transport delay this law reproduces the benchmark's
 simulation, in which a measurement affects the command of the same instant.
 """

@@ -64,7 +64,7 @@ def ahead(step: ToNumber) -> ToNumber:
 
 
 def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: float) -> tuple[float, float, float]:
-    """Return x, v, a of the target after ``lead`` (s); ``before`` is the acceleration ``dt`` (s) earlier."""
+    """Return x, v, a of the target after ``lead`` (s). ``before`` is the acceleration ``dt`` (s) earlier."""
     jerk = (a - before) / dt
     if before != before:  # NaN at the first sample: the acceleration at the start is not a jump from zero
         jerk = 0.0
@@ -156,7 +156,7 @@ class CoupledKernel(NamedTuple):
 class PerAxis(OnNumbers):
     """A compensator defined by its ``KERNEL``, with a state for each axis.
 
-    ``SHOWN`` returns the recorded numbers of a state; ``state_units`` has their names (without axis) and units.
+    ``SHOWN`` returns the recorded numbers of a state. ``state_units`` has their names (without axis) and units.
     """
 
     SHOWN: ClassVar[Shown] = staticmethod(nothing)
@@ -164,7 +164,7 @@ class PerAxis(OnNumbers):
     reads_ahead: ClassVar[bool] = False
     """True if the kernel itself extrapolates the target by the parameter ``lead``."""
     inherited: ClassVar[tuple[str, ...]] = ("commands", "state")
-    """Methods that a subclass must not override; otherwise a loop cannot call the kernel."""
+    """Methods that a subclass must not override, because a loop could then not call the kernel."""
 
     def __init__(self, params: AnyParams, dt: float, n_axes: int) -> None:
         self._p, self._dt, self._n_axes = params, dt, n_axes

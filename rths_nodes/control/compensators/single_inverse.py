@@ -189,7 +189,7 @@ def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
 def corrected(
     row: Four, covariance: Covariance, y: float, seen: Four, z: Four, variance: float, deviations: float
 ) -> tuple[Four, Covariance]:
-    """Return the coefficients and covariance after a correction; ``variance`` is R of ``coupled_inverse.py``."""
+    """Return the coefficients and covariance after a correction. ``variance`` is R of ``coupled_inverse.py``."""
     aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
     a, b, c, d = row
     p, q, r, s = seen

@@ -111,8 +111,8 @@ def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
     def through(k: Constants, s: Whole, command: float, slope: float) -> Whole:
         """Advance by one substep, halved until its parts are short enough for the piston's velocity.
 
-        The command changes by ``slope`` (m) during the substep. If even the smallest parts are too long, the
-        states become NaN.
+        The command changes by ``slope`` (m) during the substep. The states become NaN if even the smallest parts
+        are too long.
         """
         fastest, h = k[9], k[7]
         count = 1 << (len(fastest) - 1)

@@ -119,7 +119,7 @@ def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
     def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Parts:
         """Advance by one sample in Runge-Kutta steps, in more steps if the specimen's states decay fast.
 
-        If too many steps are needed, the states become NaN.
+        The states become NaN if too many steps are needed.
         """
         _, units, parts, most_parts, dt, decay, _, of_rate = k
         a, b, c, d, e = units

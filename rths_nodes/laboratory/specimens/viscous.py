@@ -22,7 +22,7 @@ class ComputedSpring(Specimen):
     """Force F = k d for the displacement d. F does not affect the actuator.
 
     The loop then shows only the control of the actuator. d is the true displacement of the simulated actuator. In
-    a laboratory F includes the noise of the displacement sensor; set ``sensors.force_noise_rms`` to k times
+    a laboratory F includes the noise of the displacement sensor. Set ``sensors.force_noise_rms`` to k times
     ``sensors.displacement_noise_rms`` for the same noise.
     """
 

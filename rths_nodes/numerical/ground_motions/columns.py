@@ -171,7 +171,7 @@ Row = tuple[int, list[str]]
 Header = Sequence[tuple[int, str]]
 """Number and text of each non-blank line above the values."""
 Read = Callable[[str, str, int], float]
-"""Function ``read(word, unit, line)`` that returns a value; ``unit`` is the word after ``word``."""
+"""Function ``read(word, unit, line)`` that returns a value. ``unit`` is the word after ``word``."""
 
 
 class Rows:

@@ -12,7 +12,7 @@ velocity (m/s) and predicted acceleration (m/s^2) at the next step, and the exac
 
     advance(constants, state, exact, before, measured, external, index) -> of_method, x, v, exact
 
-``before`` and ``measured`` are the forces at the last and this step; ``of_method`` is the state of the method.
+``before`` and ``measured`` are the forces at the last and this step. ``of_method`` is the state of the method.
 Vectors are floats for one degree of freedom, and arrays ``(n_dof,)`` for several. ``excitation`` is the external
 force of all steps: floats, or rows ``(steps + 1, n_dof)``. The state may keep the array ``measured``, so the
 caller passes a copy.
@@ -235,7 +235,7 @@ class Dynamics(Stepped):
 
     @classmethod
     def prepared(cls, params: AnyParams, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """Return the constants of ``advance`` and the method's initial state; ``a`` is in m/s^2."""
+        """Return the constants of ``advance`` and the method's initial state. ``a`` is in m/s^2."""
         return None, ()
 
     @classmethod

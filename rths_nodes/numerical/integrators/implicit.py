@@ -160,7 +160,7 @@ def large_step(
 
 
 class Newmark(Dynamics):
-    """Constant average acceleration, solved directly for a linear structure; masses can be zero.
+    """Constant average acceleration, solved directly for a linear structure. Masses can be zero.
 
     Only the delay of the measured force by one step causes a stability limit. Oscillations of the rates of
     massless degrees of freedom would not decay. Therefore the acceleration of these degrees of freedom is the
@@ -369,7 +369,7 @@ def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Adv
 
 
 class HilberHughesTaylor(Dynamics):
-    """Each ``step`` is one iteration with the newest measured force; a time step h has ``iterations`` steps.
+    """Each ``step`` is one iteration with the newest measured force. A time step h has ``iterations`` steps.
 
         M a_1 + (1 + alpha) (C v_1 + r_1) - alpha (C v_0 + r_0) = (1 + alpha) F_1 - alpha F_0
         x_1 = x~ + beta h^2 a_1,  v_1 = v~ + gamma h a_1,  beta = (1 - alpha)^2 / 4,  gamma = 1/2 - alpha

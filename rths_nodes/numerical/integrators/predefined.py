@@ -167,7 +167,7 @@ class Predefined(Prescribed):
 
     @params
     class Params:
-        """Exactly one of ``history`` and ``displacement`` is set; the other keys apply to a measured motion."""
+        """Exactly one of ``history`` and ``displacement`` is set. The other keys apply to a measured motion."""
 
         history: str | None = path(
             "file of a measured motion (columns of text, MATLAB, HDF5 or netCDF), or of a history from rths "

@@ -115,7 +115,7 @@ def by_arrays(k: Constants, s: tuple[Array], measured: Array, external: Array, i
 
 
 def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: bool) -> Constants:
-    """Return the constants for step ``matrices``; the measured force is ``extrapolated`` or held over the step."""
+    """Return the constants for step ``matrices``. The measured force is ``extrapolated`` or held over the step."""
     phi, before, now = matrices
     n = len(phi) // 2
     slope = now if extrapolated else np.zeros_like(now)

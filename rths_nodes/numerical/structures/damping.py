@@ -24,7 +24,7 @@ TABLE = {
 
 
 RIGID = 1e-7
-"""Smallest frequency relative to the highest; lower frequencies are rounding errors of a free motion."""
+"""Smallest frequency relative to the highest. Lower frequencies are rounding errors of a free motion."""
 SMALL = 100
 """Largest number of degrees of freedom with mass for which modes of a sparse structure are always computed with
 full matrices."""

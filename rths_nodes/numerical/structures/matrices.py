@@ -115,7 +115,7 @@ def _refuse_indefinite(name: str, rest: Matrix, tested: Matrix, positive: bool, 
 
 
 class Matrices(Partition):
-    """Linear structure with matrices of the whole structure and of the part under test; masses can be zero."""
+    """Linear structure with matrices of the whole structure and of the part under test. Masses can be zero."""
 
     @params
     class Params:

@@ -245,7 +245,7 @@ class ElasticPlastic(Bilinear):
 
 
 INCREMENTS = 10.0
-"""Smallest number of increments per integration step; each is one RK4 step."""
+"""Smallest number of increments per integration step. Each is one RK4 step."""
 
 
 class Hysteresis(NamedTuple):

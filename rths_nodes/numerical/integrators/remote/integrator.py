@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A numerical substructure in OpenSees, or in another client of the same protocol. The client drives the rig.
 
-The client sends a greeting, then vectors of little-endian doubles; the first number is the action. The greeting is
+The client sends a greeting, then vectors of little-endian doubles. The first number is the action. The greeting is
 eleven int32: the numbers of displacements, velocities, accelerations, forces and times that the client sends, then
 the numbers that it requests, and the length of every vector.
 """
@@ -239,7 +239,7 @@ LONGEST_TALK = 10_000
 
 
 class Conversation:
-    """Answers the client's requests; ``matrices`` contains the matrix of the part under test for each action.
+    """Answers the client's requests. ``matrices`` contains the matrix of the part under test for each action.
 
     After its static steps the client makes ``steps`` steps of ``iterations * dt`` s, with a Target per iteration.
     Before and during the static stage the declared stiffness gives the force, and the rig does not move. In the
