@@ -115,7 +115,7 @@ class Evaluation:
         self._delays = {False: list(delays)} if delays else {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
-        """Return ``compute()``. If it raises ConfigError, store the message and return ``otherwise``."""
+        """Return ``compute()``. Store the message and return ``otherwise`` if it raises ConfigError."""
         try:
             return compute()
         except ConfigError as error:
@@ -202,7 +202,7 @@ class Evaluation:
         """Return the tracking indices by axis and name; empty if no sample is evaluated.
 
         The indices describe the measured displacement, or the ``true`` displacement of a simulator. If samples are
-        missing, recorded indices are returned instead, if any; they describe the measured displacement.
+        missing, recorded indices are returned instead, if any. They describe the measured displacement.
         """
         if not len(self.counted):
             return {}
@@ -335,7 +335,7 @@ def energies(evaluation: Evaluation) -> dict[str, Array]:
     """Return the energy of each part, ``(m,)`` J, at steps 0, 1, ..., without energies missing from the recording.
 
     The terms of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a) are integrated over the displacement by the
-    trapezoidal rule; r is the computed and r_e the measured restoring force. The kinetic energy follows from the
+    trapezoidal rule. r is the computed and r_e the measured restoring force. The kinetic energy follows from the
     velocity. The integration begins after a soft start. Without a structure, only the energy of the specimen is
     returned.
     """

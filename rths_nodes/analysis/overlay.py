@@ -26,8 +26,8 @@ class Aligned:
     """Histories of a named test on the common time axis.
 
     ``time`` (s) ``(n,)`` has the evaluated samples, and ``step_time`` (s) ``(n_steps,)`` the steps after a soft
-    start. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``; ``moved`` (m) is ``(n_steps,
-    n_dof)``. If ``recorded`` is true, all samples and steps are included, on the time axis of the recording.
+    start. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``. ``moved`` (m) is ``(n_steps,
+    n_dof)``. All samples and steps are included, on the time axis of the recording, if ``recorded`` is true.
     ``counted`` always contains the times of the evaluated samples.
     """
 
@@ -90,7 +90,7 @@ class Difference(NamedTuple):
 def check(runs: Mapping[str, Run]) -> None:
     """Raise ConfigError if a test cannot be compared with the first test.
 
-    All tests must have the same axes and duration; only imported tests may differ in duration. The first test must
+    All tests must have the same axes and duration. Only imported tests may differ in duration. The first test must
     have at least two evaluated samples.
     """
     (first, one), *rest = runs.items()

@@ -7,9 +7,9 @@ RTHS benchmark (Silva et al. 2020): tracking of the first floor, and response of
 reference, the structure computed in one piece. The displacement of the first floor is measured. The other floors
 have no sensor; their displacement is computed.
 
-Multi-axial benchmark (Condori Uribe et al. 2023): the actuators are 1 and 2; ``x`` and ``theta`` are translation
+Multi-axial benchmark (Condori Uribe et al. 2023): the actuators are 1 and 2. ``x`` and ``theta`` are translation
 and rotation of stories and of the driven node. The motion of this node follows from the measured axes. The
-published code repeats J1 for J4; here J4 is the delay of x and theta.
+published code repeats J1 for J4. Here J4 is the delay of x and theta.
 
 The module adds a signed delay, from a parabola through the peak of the correlation, and the noise floor.
 """

@@ -107,7 +107,7 @@ def linear_displacement(assembly: Assembly) -> Array:
 def recursion(phi: Array, driven: Array) -> Array:
     """Return the states of z[k + 1] = phi z[k] + driven[k] from rest, ``(steps + 1, n)``.
 
-    All blocks of steps are computed together from rest; then the responses to their initial states are added.
+    All blocks of steps are computed together from rest. Then the responses to their initial states are added.
     """
     steps, n = driven.shape
     blocks = -(-steps // BLOCK)

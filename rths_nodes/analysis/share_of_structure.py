@@ -47,7 +47,7 @@ class Partition:
 
 
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
-    """Return the partition of the structure; ``measured`` holds stiffnesses (N/m) of specimens by axis.
+    """Return the partition of the structure. ``measured`` holds stiffnesses (N/m) of specimens by axis.
 
     Raises ConfigError for a missing structure, or one with too many degrees of freedom.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base classes of the families of components that convert Targets to Commands.
 
-Subclasses inherit defaults of optional members; ``core/component_guard.py`` adds these defaults to other classes.
+Subclasses inherit defaults of optional members. ``core/component_guard.py`` adds these defaults to other classes.
 Setups and semi-active controllers have a second base class for implementations by pure functions.
 """
 
@@ -53,7 +53,7 @@ class Component(ABC):
 
 
 class Ramp(Component):
-    """Interpolates Targets at the servo rate; built with ``(params, dt, substeps, n_dof)``, dt in s."""
+    """Interpolates Targets at the servo rate. Built with ``(params, dt, substeps, n_dof)``, dt in s."""
 
     predicted: int = 0
     """Number of sub-steps at the start of a step that need no Target."""
@@ -102,8 +102,8 @@ class Setup(Component):
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
         """Return the forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N at ``displacement`` ``(n_dof,)`` m.
 
-        If ``takes_loads`` is false, ``axis_forces`` omits the force axes. ``displacement`` belongs to the Target
-        of the same step; another setup object may have converted this Target.
+        ``axis_forces`` omits the force axes if ``takes_loads`` is false. ``displacement`` belongs to the Target
+        of the same step. Another setup object may have converted this Target.
         """
 
     @abstractmethod
@@ -280,7 +280,7 @@ class Compensator(Component):
     transport_in_lead: ClassVar[bool] = False
     """True if the scenario adds the port's transport delay to ``lead``, because the model omits this delay."""
     state_names: tuple[str, ...]
-    """Names of the values of :meth:`state`; ``alpha[0]`` belongs to axis 0."""
+    """Names of the values of :meth:`state`. ``alpha[0]`` belongs to axis 0."""
     state_units: Mapping[str, str] = {}
     """Unit of each quantity, by state name, e.g. ``alpha`` for ``alpha[0]``."""
     state_limits: Mapping[str, tuple[float, float]] = {}
@@ -298,12 +298,12 @@ class Compensator(Component):
 
     @abstractmethod
     def step(self, target: Motion, measured: Array) -> Array:
-        """Return the command ``(n_axes,)`` m for target k; ``measured`` is the displacement (m) at sample k-1."""
+        """Return the command ``(n_axes,)`` m for target k. ``measured`` is the displacement (m) at sample k-1."""
 
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
-        """Variant of :meth:`step` with floats; returns commands in m, by axis."""
+        """Variant of :meth:`step` with floats that returns commands in m, by axis."""
         target = Motion(np.array(x), np.array(v), np.array(a), rests, preparing, np.array(force))
         commands: list[float] = self.step(target, np.array(measured)).tolist()
         return commands

@@ -26,7 +26,7 @@ class Durations:
         self._count = 0
 
     def add(self, nanoseconds: int) -> None:
-        """Add a duration. Once the expected number is reached, each new duration overwrites the last."""
+        """Add a duration. Each new duration overwrites the last once the expected number is reached."""
         count = self._count
         self._items[count if count < self._room else -1] = nanoseconds
         self._count = count + 1

@@ -46,7 +46,7 @@ class ComponentError(RuntimeError):
 
 
 class Stopped(Exception):
-    """Raised if a test whose result is required has not finished; ``exit_code`` is the exit code of the test."""
+    """Raised if a test whose result is required has not finished. ``exit_code`` is the exit code of the test."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -151,7 +151,7 @@ def located(source: Any, name: str = "") -> str:
 
 
 def unknown(path: str, kind: str, name: object, choices: Iterable[str]) -> ConfigError:
-    """Return the error for an unknown name; its message lists the known names and the closest match."""
+    """Return the error for an unknown name. Its message lists the known names and the closest match."""
     names = sorted(choices)
     beyond = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
     guess = difflib.get_close_matches(str(name), names, 1)

@@ -82,7 +82,7 @@ class Named:
             return self.path
 
     def copy(self, folder: Path) -> str:
-        """Return the path of the read-only copy in ``folder/<hash>``; create a missing copy.
+        """Return the path of the read-only copy in ``folder/<hash>``. Create a missing copy.
 
         Raises ConfigError if the copy has changed, or cannot be written.
         """

@@ -114,7 +114,7 @@ PREVIOUS = "previous"
 class AxisQuantity(NamedTuple):
     """Quantity of an axis: the value ``reading`` minus the value ``minus`` of the same sample.
 
-    If ``minus`` is PREVIOUS, the previous ``reading`` is subtracted. A difference in a unit per second is
+    The previous ``reading`` is subtracted if ``minus`` is PREVIOUS. A difference in a unit per second is
     multiplied by the sampling rate. ``level`` is the class of the quantity's levels, or None if only expressions
     use the quantity. If ``level`` is :class:`Disagreement`, the value of an auxiliary channel is subtracted.
     ``limit`` is the name of the limit of this quantity. ``noise`` is the sensor whose noise the quantity contains.
@@ -370,8 +370,8 @@ def way_left(position: float, step: float, stroke: float) -> float:
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:
     """Return a list of axis indices for each group of axes that stop together.
 
-    Axes with the same number in ``groups`` form a group. Force axes stop alone. If ``groups`` is empty, every axis
-    stops alone.
+    Axes with the same number in ``groups`` form a group. Force axes stop alone. Every axis stops alone if
+    ``groups`` is empty.
     """
     together: dict[int, list[int]] = {}
     for axis, limit in enumerate(limits):

@@ -5,7 +5,7 @@ A *component* has a frozen ``Params`` class. Its constructor checks parameters, 
 matrices. ``step`` does only arithmetic, and ``reset()`` restores the initial state exactly. Components share no
 state, so two of them may run in parallel (``step_warm_up``). All units are SI. Arrays have the shape
 ``(n_axes,)`` or ``(n_dof,)``. A component of one axis (actuator, specimen) uses plain floats, which are faster. A
-returned array is valid until the component's next ``step``; copy the array to keep it.
+returned array is valid until the component's next ``step``. Copy the array to keep it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class StructuralForce(Protocol):
 
 
 class RestoringForce(StructuralForce, Protocol):
-    """Restoring force as a component; each degree of freedom has its own force."""
+    """Restoring force as a component. Each degree of freedom has its own force."""
 
     Params: ClassVar[type]
     initial_stiffness: float
@@ -139,8 +139,8 @@ class Integrator(Protocol):
     the experimental substructure at the current step, and advances to the next step. Arrays are ``(n_dof,)``.
 
     An integrator in this process inherits from this class and implements ``step`` and ``reset``. An integrator in
-    another process or on a network declares itself ``external``; it connects in ``open``, not in its constructor.
-    ``step`` may block; a real-time loop checks ``ready`` first.
+    another process or on a network declares itself ``external``. It connects in ``open``, not in its constructor.
+    ``step`` may block, so a real-time loop checks ``ready`` first.
     """
 
     Params: ClassVar[type]
@@ -250,13 +250,13 @@ class ReportedState:
 
 
 class Listener(Protocol):
-    """Receives the states of an open session; sends no commands.
+    """Receives the states of an open session, but sends no commands.
 
     ``multiprocessing`` can pickle a listener with its socket. The listener can thus outlive the driving process.
     """
 
     def states(self, seconds: float) -> list[ReportedState]:
-        """Return the states received since the last call; if there are none, wait up to ``seconds``."""
+        """Return the states received since the last call, or wait up to ``seconds`` for a state."""
         ...
 
     def stop(self) -> None:

@@ -92,7 +92,7 @@ def name_of(component: Kernel | Function) -> str:
 def add(family: str, component: Any, path: str = "") -> str:
     """Add a component of the running program: a class, a kernel or its step. Return the component's name.
 
-    The component replaces an earlier component of the same name; a scenario with the replaced component is
+    The component replaces an earlier component of the same name. A scenario with the replaced component is
     refused. Raises ConfigError if the component is invalid or has the name of a shipped or installed component.
     """
     where = path or family
@@ -159,7 +159,7 @@ def _load(family: str, name: str) -> object:
 def load(family: str, name: object, path: str = "") -> Any:
     """Return the component class ``name`` of ``family``. Raises ConfigError for an unknown name.
 
-    If ``name`` is a class or a kernel, add this component first.
+    Add the component first if ``name`` is a class or a kernel.
     """
     if is_component(name):
         name = add(family, name, path)

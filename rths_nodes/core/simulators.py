@@ -149,13 +149,13 @@ class Actuator:
         self.displacement = self.velocity = self.force = 0.0
 
     def step(self, command: float) -> None:
-        """Advance by one sample; ``command`` (m) is the command at the end of the sample."""
+        """Advance by one sample. ``command`` (m) is the command at the end of the sample."""
         self.state, (self.displacement, self.velocity, self.force) = self._kernel.step(
             self.constants, self.state, command
         )
 
     def bound(self) -> tuple[Kernel, object]:
-        """Return a kernel and its constants. If the class has its own ``step``, the kernel calls this method."""
+        """Return a kernel and its constants. The kernel calls the class's own ``step``, if any."""
         if inherits(type(self), Actuator, "step"):
             return self._kernel, self.constants
         return ACTUATOR_OBJECT, self

@@ -94,7 +94,7 @@ def reason(error: Exception) -> str:
 
 
 def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
-    """Write named columns as CSV with all digits; NaN becomes an empty cell. Raises OSError if writing fails."""
+    """Write named columns as CSV with all digits. NaN becomes an empty cell. Raises OSError if writing fails."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns)

@@ -51,7 +51,7 @@ def mark_of(run_id: str, salt: str = "") -> str:
 
 
 class RunMark:
-    """Mark of the run; ``mark`` is empty until the node knows the run.
+    """Mark of the run. ``mark`` is empty until the node knows the run.
 
     ``field`` contains the bytes at ``FIELD_AT`` of every message of the run. Until the run is known, ``field`` is
     a placeholder that matches no message.

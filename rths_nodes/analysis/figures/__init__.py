@@ -47,7 +47,7 @@ OVERLAID: tuple[Draw, ...] = (
 def drawings(tests: Recordings) -> Iterator[Drawing]:
     """Draw the figures of one or several tests, in matplotlib's current style.
 
-    If a figure raises ConfigError, the message is stored in ``left_out`` of the first test.
+    The message is stored in ``left_out`` of the first test if a figure raises ConfigError.
     """
     chosen: Sequence[Draw] = OVERLAID
     if tests.alone:

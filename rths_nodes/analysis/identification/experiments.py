@@ -310,7 +310,7 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
 def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
     """Return the stiffness (N/m), the loss factor and their scatters at the smallest amplitude, by name.
 
-    The slowest test with this amplitude provides the values; its cycles provide the scatters. The scatter of the
+    The slowest test with this amplitude provides the values. Its cycles provide the scatters. The scatter of the
     stiffness includes the rms difference from the tests at other frequencies. Raises ValueError if the stiffness
     is not positive or has no scatter.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification of a rig with several axes by frequency responses (Phillips & Spencer 2012, section 3.1).
 
-1. Each actuator is driven with band-limited noise; the estimator H1 gives displacement over command, a matrix.
+1. Each actuator is driven with band-limited noise. The estimator H1 gives displacement over command, a matrix.
 2. The matrix is inverted at each frequency.
 3. Each entry of the inverse is fitted with a polynomial in s (Eq. 2.8; ``mechanics/loading_model.py``).
 4. The output-error method (:func:`identify`) refines the polynomials and finds the delay.
@@ -42,7 +42,7 @@ NONE = -1
 HIGHEST = len(DERIVATIVES) - 1
 EXACT = 1e-10
 FEWEST = 4
-"""Smallest number of averaged spectral lines; a single line always has coherence 1."""
+"""Smallest number of averaged spectral lines. A single line always has coherence 1."""
 WORST_CONDITION = 1e12
 """Condition number of the power matrix of the commands, above which the axes were not driven separately."""
 ENDS, STILL = 10, 1e-3
@@ -235,7 +235,7 @@ def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[
 
 
 def information(error: float, coefficients: int, count: int) -> float:
-    """Return the criterion of Schwarz (1978) for a fit of ``count`` values; the smallest criterion is best."""
+    """Return the criterion of Schwarz (1978) for a fit of ``count`` values. The smallest criterion is best."""
     return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))
 
 
@@ -247,7 +247,7 @@ class Identified(NamedTuple):
     delay_range: tuple[float, float]
     """95 % interval of the delay, s."""
     explained: bool
-    """True if the model explains the responses within noise; otherwise the delay includes other dynamics."""
+    """True if the model explains the responses within noise. Otherwise the delay includes other dynamics."""
     deviation: Array
     measured: FrequencyResponse
     """The measured response, without the effects of hold, sampling and delay."""
@@ -302,7 +302,7 @@ def identify(
 
 
 def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identified | None) -> FrequencyResponse:
-    """Return the response without the effect of hold and sampling; ``model`` predicts this effect.
+    """Return the response without the effect of hold and sampling. ``model`` predicts this effect.
 
     Without a model, only the spectrum of the hold is removed. A held command acts half a sample early, because it
     is held over the preceding sample.

@@ -16,7 +16,7 @@ minimises the information criterion of Schwarz (1978). The specimen is a spring 
 squares to displacement, velocity and force, after the same zero-phase low-pass filter.
 
 **Updated model** of a specimen, updated sample by sample as in the loop (:func:`follow`). Displacement and force
-are taken at the same instant; otherwise a lag would appear as negative damping.
+are taken at the same instant. Otherwise a lag would appear as negative damping.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Estimate:
 
     ``tracking`` relates the measurement to the target, after compensation. ``loading`` relates the measurement to
     the command, without compensation. ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. The
-    window is the longest complete stretch; the recording lacks ``missing`` samples. ``suggested`` holds parameters
+    window is the longest complete stretch. The recording lacks ``missing`` samples. ``suggested`` holds parameters
     by compensator and name. ``notes`` holds the reasons for missing results.
     """
 
@@ -112,7 +112,7 @@ def estimate(
 ) -> dict[str, Estimate]:
     """Return estimates by axis, for ``axis`` or for all axes, from ``start`` to ``end`` (s).
 
-    Unless ``start`` is given, the soft start and the start-up of a sine are omitted. Raises ConfigError for too
+    The soft start and the start-up of a sine are omitted unless ``start`` is given. Raises ConfigError for too
     few usable samples, or an axis at rest.
     """
     if axis is not None and axis not in run.axes:
@@ -515,7 +515,7 @@ def follow(
     start: float | None = None,
     end: float | None = None,
 ) -> Followed:
-    """Return the history of ``copy``, updated by samples from ``start`` to ``end`` (s); ``noise`` is in N rms.
+    """Return the history of ``copy``, updated by samples from ``start`` to ``end`` (s). ``noise`` is in N rms.
 
     Raises ConfigError if an argument is invalid, or if motion or force is missing.
     """

@@ -9,7 +9,7 @@ Alleyne (2006). Q and W are low-pass filters. The inverse of the rig,
 
     L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
 
-is fitted to the first run, by least squares of its commands on its displacements; the target is the instrumental
+is fitted to the first run, by least squares of its commands on its displacements. The target is the instrumental
 variable. Of several delays tau, the delay with the widest frequency range is chosen. In a band, |u - L y| / |u| is
 |1 - L T| plus the effect of the noise, where T is the rig. Q ends where measured errors are mostly noise. The same
 ratio with the instrumental variable is free of noise and gives the end of W.

@@ -357,7 +357,7 @@ def template(name: str) -> Template:
 
 
 def css_text(text: str) -> str:
-    """Return ``text`` as a CSS string; characters that could end the string or the style sheet are escaped."""
+    """Return ``text`` as a CSS string. Characters that could end the string or the style sheet are escaped."""
     return '"' + re.sub(r"[^A-Za-z0-9 _.,:-]", lambda match: f"\\{ord(match[0]):x} ", text) + '"'
 
 

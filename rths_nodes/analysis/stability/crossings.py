@@ -54,7 +54,7 @@ class Crossing:
 
 
 def follow(loop: Loop, motion: complex, parameter: str, values: Array, **state: float) -> Complex:
-    """Follow the root ``motion`` (rad/s) along ``values`` of ``parameter``; return the root for each value."""
+    """Follow the root ``motion`` (rad/s) along ``values`` of ``parameter``. Return the root for each value."""
     path = [motion]
     for value in values.tolist():
         path.append(settle(loop, path[-1], **{parameter: value}, **state))

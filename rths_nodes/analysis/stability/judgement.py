@@ -183,7 +183,7 @@ class Judgement:
 
     @property
     def farthest(self) -> float:
-        """Largest factor on the natural frequencies in the search; for an unstable loop, the smallest factor."""
+        """Largest factor on the natural frequencies in the search, or the smallest for an unstable loop."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
         return 1.0 / crossings.FARTHEST if self.growing else crossings.FARTHEST

@@ -300,7 +300,7 @@ class WholeStructure:
 class ContinuousLoop(WholeStructure):
     """Computes the responses of a closed loop for small motion.
 
-    ``compensator`` and ``actuators`` are functions of the rig's frequency (rad/s). ``dt`` is the servo period, s;
+    ``compensator`` and ``actuators`` are functions of the rig's frequency (rad/s). ``dt`` is the servo period, s.
     ``transport`` is the delay of the port, s.
     """
 
@@ -452,7 +452,7 @@ class Impulses:
 
     ``forces`` (N) and ``displacements`` (m) of the axes are ``(samples, n_axes, 3 n_dof)``. Columns are
     displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. In row 0 the ramp
-    begins, ``first`` samples after the due sample of the Target; ``first`` is 1 - samples_per_step.
+    begins, ``first`` samples after the due sample of the Target. ``first`` is 1 - samples_per_step.
     """
 
     forces: Array
