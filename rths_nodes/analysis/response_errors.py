@@ -152,7 +152,7 @@ def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
     ConfigError if there is no structure or the rig is coupled, and ArithmeticError if no step is small enough.
     """
     if scenario.rig is not None:
-        raise ConfigError("rig: must not be coupled; use rths_nodes.analysis.response_errors.ideal_response")
+        raise ConfigError("rig: must not be coupled. Use rths_nodes.analysis.response_errors.ideal_response")
     assembly = Assembly(scenario)
     structure = assembly.structure
     if structure is None:

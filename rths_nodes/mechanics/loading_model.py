@@ -240,7 +240,7 @@ class LoadingModel:
         if self.state_space is not None:
             return balanced(self.state_space)
         if not self.dynamic:
-            raise ConfigError(f"{self.origin}: an axis without dynamics has no state space; remove feedback")
+            raise ConfigError(f"{self.origin}: an axis without dynamics has no state space. Remove feedback")
         return state_space(self.feedforward)
 
     @property

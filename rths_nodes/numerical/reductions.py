@@ -213,7 +213,7 @@ def check_names(interface: Sequence[str], observed: Sequence[str]) -> None:
     both = next((name for name in observed if name in interface), None)
     if both is not None:
         raise ConfigError(
-            f"observed: {both!r} is part of interface and therefore already observed; remove it from observed"
+            f"observed: {both!r} is part of interface and therefore already observed. Remove it from observed"
         )
 
 
@@ -249,7 +249,7 @@ class Modal(ByModes):
         bare = [structure.names[index] for index in places if without[index]]
         if bare:
             raise ConfigError(
-                f"reduction modal: {bare[0]} at the interface has no mass; use craig_bampton, which does not need "
+                f"reduction modal: {bare[0]} at the interface has no mass. Use craig_bampton, which does not need "
                 "mass"
             )
         shapes = _modes(self._p.modes, mass, stiffness)

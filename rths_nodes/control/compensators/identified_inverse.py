@@ -145,7 +145,7 @@ class IdentifiedInverse(PerAxis):
         def cautions(self, test: TestContext) -> list[str]:
             cautions = acceleration_cautions(test)
             if ramp_seen(test) not in ("linear", "hermite", ""):
-                cautions.append("the third derivative of the target jumps with this ramp; set ramp.type = hermite")
+                cautions.append("the third derivative of the target jumps with this ramp. Set ramp.type = hermite")
             if self.model is not None:
                 cautions += loading_model.load(self.model, inverse_only=True).cautions(test.axes, test.servo_rate)
             return cautions

@@ -120,7 +120,7 @@ class Record:
                 return []
             return [
                 f"{100.0 * share:.3g} % of the record's energy lies above {nyquist:.4g} Hz, the highest frequency "
-                f"that the integration step of {test.step:.4g} s resolves; use fewer substeps"
+                f"that the integration step of {test.step:.4g} s resolves. Use fewer substeps"
             ]
 
     def __init__(self, params: Params, seed: int) -> None:

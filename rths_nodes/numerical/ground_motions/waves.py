@@ -311,13 +311,13 @@ class BandLimitedNoise(Smooth):
                 raise ConfigError(
                     f"{path}: the band from lower_frequency = {self.lower_frequency:g} Hz to upper_frequency = "
                     f"{self.upper_frequency:g} Hz contains no multiple of 1 / {_repeated(self)} = "
-                    f"{1.0 / _period(self):g} Hz; use a wider band"
+                    f"{1.0 / _period(self):g} Hz. Use a wider band"
                 )
             if last - first >= MOST_LINES:
                 raise ConfigError(
                     f"{path}: the band from lower_frequency = {self.lower_frequency:g} Hz to upper_frequency = "
                     f"{self.upper_frequency:g} Hz contains {last - first + 1:.6g} multiples of "
-                    f"1 / {_repeated(self)}, which must be <= {MOST_LINES}; use a narrower band"
+                    f"1 / {_repeated(self)}, which must be <= {MOST_LINES}. Use a narrower band"
                 )
 
         def cautions(self, test: TestContext) -> list[str]:
@@ -397,7 +397,7 @@ class CyclesParams:
     def fits(self, test: TestContext) -> None:
         if test.has_structure:
             raise ConfigError(
-                "type: a loading protocol is a displacement and not a ground acceleration; use the protocol as "
+                "type: a loading protocol is a displacement and not a ground acceleration. Use the protocol as "
                 "the displacement of the integrator predefined"
             )
 

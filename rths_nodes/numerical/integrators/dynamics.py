@@ -311,7 +311,7 @@ def refuse_massless(mass: Matrix) -> None:
     if without.any():
         raise ConfigError(
             "integrator: every degree of freedom must have mass, but the structure has no mass at degree of "
-            f"freedom {numbered(without)}; use newmark, which does not need mass"
+            f"freedom {numbered(without)}. Use newmark, which does not need mass"
         )
 
 
@@ -319,7 +319,7 @@ def refuse_large(name: str, structure: Structure, reason: str) -> None:
     if is_sparse(structure.mass):
         raise ConfigError(
             f"integrator {name}: cannot integrate a sparse structure of {len(structure.influence)} degrees of "
-            f"freedom, because {reason}; set reduction, or use central_difference, cr, explicit_newmark, "
+            f"freedom, because {reason}. Set reduction, or use central_difference, cr, explicit_newmark, "
             "hht_alpha, kr_alpha or newmark"
         )
 
@@ -370,7 +370,7 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
         if value and n_dof > 1:
             raise ConfigError(
                 f"integrator.{name} = {show(value, unit)}: requires one degree of freedom, but the structure has "
-                f"{n_dof}; use the experimental_... keys of the structure instead"
+                f"{n_dof}. Use the experimental_... keys of the structure instead"
             )
         matrices.append(np.array([[value]]) if value else modelled)
     return matrices[0], matrices[1]

@@ -120,11 +120,11 @@ class Fmu(Integrator):
                     )
             if test.has_ground_motion and self.ground is None:
                 raise ConfigError(
-                    "ground: missing; name the input of the FMU for the ground acceleration, or remove "
+                    "ground: missing. Name the input of the FMU for the ground acceleration, or remove "
                     "ground_motion from the scenario"
                 )
             if self.ground is not None and not test.has_ground_motion:
-                raise ConfigError("ground: the scenario has no ground_motion; add ground_motion, or remove ground")
+                raise ConfigError("ground: the scenario has no ground_motion. Add ground_motion, or remove ground")
             self.check(test)
 
         def step_in(self, test: TestContext) -> float:

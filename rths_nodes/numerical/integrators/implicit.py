@@ -254,7 +254,7 @@ def _refuse_growth_of_reduced(structure: Structure, dt: float) -> None:
     if not zero(structure.experimental_mass):
         raise ConfigError(
             "integrator newmark: stability with a mass under test cannot be checked for a sparse "
-            "structure; set reduction"
+            "structure. Set reduction"
         )
     tested = np.flatnonzero(
         ~(massless(structure.experimental_stiffness) & massless(structure.experimental_damping))

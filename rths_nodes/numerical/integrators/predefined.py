@@ -211,7 +211,7 @@ class Predefined(Prescribed):
             if keys:
                 raise ConfigError(
                     f"{join(path, keys[0])}: applies only to a measured motion and must be left out with "
-                    f"{join(path, key)}{source}; remove {', '.join(keys)}"
+                    f"{join(path, key)}{source}. Remove {', '.join(keys)}"
                 )
 
         def validate(self, path: str) -> None:
@@ -309,7 +309,7 @@ class _Measured:
             names = [name for name, title in titles.items() if title in TIME_TITLES]
             if len(names) != 1:
                 raise ConfigError(
-                    f"time: missing; set time to one of the columns {', '.join(table.names)}, or set rate"
+                    f"time: missing. Set time to one of the columns {', '.join(table.names)}, or set rate"
                 )
             placed = column_class(TIMES)(column=names[0], unit=table.unit(names[0]) or "s")
         times = placed.read(table, "time")
@@ -325,7 +325,7 @@ class _Measured:
         if len(names) > 1:
             names = [name for name in names if name.endswith(OF_EXPORTS)]
         if len(names) != 1:
-            raise ConfigError(f"columns: missing; name the column of each axis, one of {', '.join(table.names)}")
+            raise ConfigError(f"columns: missing. Name the column of each axis, one of {', '.join(table.names)}")
         only: Placed = column_class(LENGTHS)(column=names[0], unit=table.unit(names[0]) or "m")
         return only
 
@@ -342,14 +342,14 @@ class _Measured:
         same = abs(rate - servo_rate) <= SAME_RATE * servo_rate
         if not (same or p.resample):
             raise ConfigError(
-                f"history: the sampling rate is {rate:.6g} Hz, but must be servo_rate = {servo_rate:g} Hz; set "
+                f"history: the sampling rate is {rate:.6g} Hz, but must be servo_rate = {servo_rate:g} Hz. Set "
                 "resample = true to change the rate"
             )
         rate = servo_rate if same else rate
         length, needed = (len(x) - 1) / rate, (samples - 1) / servo_rate
         if length < needed - ROUNDING:
             raise ConfigError(
-                f"history: lasts {length:.6g} s, but the test lasts {needed:.6g} s; set duration = {length:.6g}"
+                f"history: lasts {length:.6g} s, but the test lasts {needed:.6g} s. Set duration = {length:.6g}"
             )
         cutoffs = [p.low_pass] if p.low_pass is not None else []
         cutoffs += [KEPT * servo_rate] if rate > servo_rate else []

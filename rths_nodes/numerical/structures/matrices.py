@@ -182,7 +182,7 @@ class Matrices(Partition):
                     f"{path}.force_unit, {path}.length_unit: must be N and m unless the matrices are in files"
                 )
             if self.node and (self.rotations is not None or self.influence is not None):
-                raise ConfigError(f"{path}.node: defines rotations and influence; remove these two keys")
+                raise ConfigError(f"{path}.node: defines rotations and influence. Remove these two keys")
             if not in_files:  # the sizes of files are known only after reading
                 _check_sizes(self, len(self.mass), path, ("mass", "stiffness", *EXPERIMENTAL))
 

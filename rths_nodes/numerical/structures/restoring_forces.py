@@ -106,7 +106,7 @@ class OfComponent(Lawful):
             )
         if params.stiffness is None:
             raise ConfigError(
-                f"restoring_force {type_of(params)}: the elastic stiffness k (N/m) is missing; set stiffness"
+                f"restoring_force {type_of(params)}: the elastic stiffness k (N/m) is missing. Set stiffness"
             )
         self.initial_stiffness = float(params.stiffness)
         if self.yields:
@@ -187,7 +187,7 @@ def refuse_yielding(integrator: str, structure: Structure) -> None:
     if not is_linear(structure):
         raise ConfigError(
             f"integrator {integrator}: requires a linear restoring force, because the step matrices are "
-            "computed before the test; use another integrator"
+            "computed before the test. Use another integrator"
         )
 
 

@@ -308,7 +308,7 @@ def _laws(params: ShearFrame.Params) -> dict[int, RestoringForce]:
             if abs(law.initial_stiffness - stiffness) > ROUNDING * stiffness:
                 raise ConfigError(
                     f"{path}.stiffness = {show(law.initial_stiffness, 'N/m')}: must be {show(stiffness, 'N/m')}, "
-                    "the stiffness of the story without the experimental part; remove the key"
+                    "the stiffness of the story without the experimental part. Remove the key"
                 )
             if not isinstance(law, Linear):
                 laws[story] = law

@@ -350,7 +350,7 @@ class Conversation:
         if index != self._index + 1 or late:
             before = params.start_time if self._index == 0 else self._time
             gravity = not (self._index or params.static_steps)
-            hint = "; set static_steps if a gravity analysis comes first" if gravity else ""
+            hint = ". Set static_steps if a gravity analysis comes first" if gravity else ""
             raise IntegratorError(
                 f"the client advances from time {before:g} s to {time:g} s, but the step must be {step:g} s "
                 f"(iterations * substeps / servo_rate) from start_time on{hint}"
