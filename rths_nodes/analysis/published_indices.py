@@ -132,7 +132,8 @@ def published_indices(evaluation: Evaluation) -> Published:
 
 
 Compute = Callable[[bool], dict[str, float]]
-"""Function that returns the indices of the measured displacement or, if its argument is true, of the true one."""
+"""Function that returns the indices of the measured displacement, or of the true displacement if it is called
+with true."""
 
 
 def _multi_axial(evaluation: Evaluation, targets: Sequence[Scale]) -> Compute:

@@ -129,8 +129,8 @@ class ClippedOptimal(SemiActiveOfKernel):
     class Params:
         voltage: float = number("voltage V_max, applied when the force must grow", "V", 2.25, more_than=0.0)
         weights: tuple[float, ...] | None = vector(
-            "weight q of the absolute acceleration of each degree of freedom; default: 1 for the last one, 0 "
-            "for the others",
+            "weight q of the absolute acceleration of each degree of freedom; default: 1 for the last degree of "
+            "freedom, otherwise 0",
             "1",
             None,
             at_least=0.0,
@@ -144,7 +144,7 @@ class ClippedOptimal(SemiActiveOfKernel):
         )
         damper_location: tuple[float, ...] | None = vector(
             "elongation of the damper per displacement of each degree of freedom; default: 1 for the first "
-            "one, 0 for the others",
+            "degree of freedom, otherwise 0",
             "1",
             None,
         )

@@ -12,7 +12,7 @@ from rths_nodes.core.simulators import Specimen, SpecimenKernel
 from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
 
 STEEL = 0.5
-"""Bouc-Wen beta and gamma. If equal, unloading is elastic and has the initial stiffness, as for steel."""
+"""Bouc-Wen beta and gamma. Equal values make unloading elastic with the initial stiffness, as for steel."""
 
 
 def absorber_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
