@@ -178,7 +178,7 @@ class FeedForwardPi(ForceControllerOfKernel):
                 return []
             return [
                 f"integral_gain = {self.integral_gain:g} 1/s: with {1e3 * delay:.3g} ms of lead, transport and "
-                "sampling the force loop is stable only if the specimen is at most "
+                "sampling, the force loop is stable only if the specimen is at most "
                 f"{0.5 * math.pi / (self.integral_gain * delay):.2g} times as stiff as declared"
             ]
 

@@ -201,7 +201,7 @@ def component(family: str, doc: str, default: object = attrs.NOTHING, after: str
 
 
 def components(family: str, doc: str) -> Field:
-    """Declare a mapping of names to sections with a ``type`` of ``family``; by default empty."""
+    """Declare a mapping of names to sections with a ``type`` of ``family``, by default empty."""
     return _field("components", doc, attrs.Factory(dict), family=family)
 
 
@@ -221,7 +221,7 @@ def sections(cls: type, doc: str, optional: bool = False) -> Field:
 
 
 def mapping(doc: str) -> Field:
-    """Declare a mapping of names to plain values; by default empty."""
+    """Declare a mapping of names to plain values, by default empty."""
     return _field("mapping", doc, attrs.Factory(dict))
 
 

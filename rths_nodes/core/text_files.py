@@ -47,7 +47,7 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
 
 
 def read_head(path: str | os.PathLike[str], count: int, most: float = math.inf) -> bytes:
-    # without O_NONBLOCK opening a pipe or a device could block for ever
+    # without O_NONBLOCK opening a pipe or a device could block forever
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         status = os.fstat(descriptor)

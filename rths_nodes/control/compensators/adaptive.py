@@ -275,7 +275,7 @@ def adaptive(led: ToNumber) -> ToNumber:
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
-        """Adapt the parameter (Chen & Ricles 2010, Eqs. 6 to 10); return the adapted compensator's command."""
+        """Adapt the parameter (Chen & Ricles 2010, Eqs. 6 to 10). Return the adapted compensator's command."""
         estimate, k_p, k_i, low, high, largest_step, quiet_step, forgetting, dt, by_energy, of_inner = k
         parameter, integral, peak, indicator, area, complement, c, c_before, m_before, f_before, inner = s
         if not rests:

@@ -401,7 +401,7 @@ def _trace(data: bytes, name: str) -> Trace:
         import obspy
     except ImportError:
         raise FormatError(
-            f"the file is {name}, which requires obspy. Install obspy with pip install obspy"
+            f"the file is {name}, which requires obspy. Run pip install obspy"
         ) from None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
