@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Force controllers: track the force target of one axis by displacement commands for its actuator.
 
-Feed-forward of compliance and coupling, and a PI controller for the remaining error:
+Feedforward of compliance and coupling, and a PI controller for the remaining error:
 
     u_k = e(x^, F^ / K) + z_k + k_p (F_k - f_{k-1}) / K
     z_k = z_{k-1} + k_i dt (F_k - f_{k-1}) / K
@@ -14,7 +14,7 @@ head, and F^ the force target. Both are extrapolated linearly by the actuator's 
 With the correct K, an error decays at the rate k_i (1/s). If the declared K is 1/r of the true K, the loop is r
 times faster. For a plant of stiffness K and delay T, the loop with k_p = 0 is stable for k_i T < pi / 2.
 
-Controller of the rig and its servo-valve, whose spool is driven by a force loop or a displacement loop:
+Controller of the rig and its servovalve, whose spool is driven by a force loop or a displacement loop:
 
     u_k = k_f (F_k - f_{k-1}) / K            force control
     u_k = k_d (c_k - x_{k-1})                displacement control (hold)
@@ -130,7 +130,7 @@ def pi_law(extension: Callable[..., float]) -> ForceKernel:
         return position - fed_forward(k, before, target, drift), 0.0, target, drift
 
     def step(k: PiConstants, s: PiState, target: float, measured: float, drift: float) -> tuple[PiState, float]:
-        """Return the command: feed-forward plus integral and proportional feedback of the force error."""
+        """Return the command: feedforward plus integral and proportional feedback of the force error."""
         compliance, integral, proportional, _, _ = k
         total, correction, _, _ = s
         error = (target - measured) * compliance
@@ -143,7 +143,7 @@ def pi_law(extension: Callable[..., float]) -> ForceKernel:
 
 
 class FeedForwardPi(ForceControllerOfKernel):
-    """Force controller of one axis: feed-forward and PI feedback, in the sign convention of the axis."""
+    """Force controller of one axis: feedforward and PI feedback, in the sign convention of the axis."""
 
     @params
     class Params:
@@ -155,7 +155,7 @@ class FeedForwardPi(ForceControllerOfKernel):
             "fraction k_p of an error that is corrected immediately", "1", 0.0, at_least=0.0, less_than=1.0
         )
         lead: float = number(
-            "delay of the actuator, compensated by the feed-forward", "s", 0.0, at_least=0.0, at_most=0.2
+            "delay of the actuator, compensated by the feedforward", "s", 0.0, at_least=0.0, at_most=0.2
         )
         column: ColumnGeometry | None = section(
             ColumnGeometry, "column whose head a displacement axis moves; default: no coupling", None

@@ -42,14 +42,14 @@ class RampKernel(NamedTuple):
     step: Function
     """``step(constants, state, substep) -> x, v, a``."""
     predict: Function
-    """``step`` for a predicted sub-step, called before ``follow``."""
+    """``step`` for a predicted substep, called before ``follow``."""
 
 
 class OfKernel(Ramp):
     """Ramp that computes its motion with a ``kernel``.
 
     If ``apart`` is true, each degree of freedom has its own state. Otherwise one state holds arrays for all
-    degrees of freedom. A step has no sub-steps, and Targets are returned unchanged, if ``hands_on`` is true.
+    degrees of freedom. A step has no substeps, and Targets are returned unchanged, if ``hands_on`` is true.
     """
 
     hands_on = False
@@ -121,7 +121,7 @@ def follow_line(k: Step, s: Four, x: float, v: float, a: float) -> Four:
 
 
 def on_line(k: Step, s: Four, substep: int) -> Triple:
-    """Return the motion on the line at sub-step j of n: start + difference j / n (Chen & Ricles 2010, Eq. 2)."""
+    """Return the motion on the line at substep j of n: start + difference j / n (Chen & Ricles 2010, Eq. 2)."""
     _, substeps = k
     before, _, difference, velocity = s
     return substep / substeps * difference + before, velocity, 0.0
@@ -156,7 +156,7 @@ def follow_parabola(k: Step, s: Four, x: float, v: float, a: float) -> Four:
 
 
 def on_parabola(k: Step, s: Four, substep: int) -> Triple:
-    """Return the motion on the parabola at a sub-step."""
+    """Return the motion on the parabola at a substep."""
     step, substeps = k
     begin, _, slope, acceleration = s
     time = substep / substeps * step
@@ -244,7 +244,7 @@ class HermiteRamp(OfKernel):
 
 
 Prediction = tuple[float, int, int, int]
-"""Length of a step (s), numbers of sub-steps and predicted sub-steps, and order of the polynomial."""
+"""Length of a step (s), numbers of substeps and predicted substeps, and order of the polynomial."""
 Predicted = tuple[Four, Four, float, float, float, float]
 """Polynomials (m) of this step and of the next step, in the fraction of a step; error of the prediction at the end
 of this step (m); last three targets (m, newest first)."""

@@ -284,7 +284,7 @@ def all_nan(state: Numbers) -> Numbers:
 
 
 def is_finite(value: object) -> bool:
-    """Return false if ``value`` is NaN or inf, or contains NaN or inf in nested tuples, lists and arrays."""
+    """Return False if ``value`` is NaN or inf, or contains NaN or inf in nested tuples, lists and arrays."""
     if isinstance(value, (tuple, list)):
         return all(map(is_finite, value))
     if isinstance(value, np.ndarray):

@@ -56,7 +56,7 @@ class Ramp(Component):
     """Interpolates Targets at the servo rate. Built with ``(params, dt, substeps, n_dof)``, dt in s."""
 
     predicted: int = 0
-    """Number of sub-steps at the start of a step that need no Target."""
+    """Number of substeps at the start of a step that need no Target."""
 
     @abstractmethod
     def start(self, target: Target) -> None:
@@ -74,7 +74,7 @@ class Ramp(Component):
         """Return the motion ``(n_dof,)`` at ``substep`` of the current step, from 1 to ``substeps``."""
 
     def predict(self, substep: int) -> Motion:
-        """Return the motion at one of the ``predicted`` sub-steps, before :meth:`follow`."""
+        """Return the motion at one of the ``predicted`` substeps, before :meth:`follow`."""
         return self.step(substep)
 
     def rows(self, substep: int) -> Rows:

@@ -168,7 +168,7 @@ class Description:
         if isinstance(value, (int, float)) and kind is not bool:
             low, high = bounds_of(variable)
             least, most = (-LARGEST if low is None else low), (LARGEST if high is None else high)
-            if not least <= value <= most:  # also refuses nan
+            if not least <= value <= most:  # also refuses NaN
                 pairs = ((">=", low), ("<=", high))
                 bounds = [f"{sign} {b:g} {unit_name(variable)}".rstrip() for sign, b in pairs if b is not None]
                 raise ConfigError(f"{path}.{name} = {show(value)}: must be {' and '.join(bounds) or 'a number'}")

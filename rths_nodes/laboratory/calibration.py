@@ -224,7 +224,7 @@ class OnRig:
     force_command: ForceChannel | None = section(
         ForceChannel, "command in N to a controller that closes a force loop; default: none", None
     )
-    valve: str = text("maker, type and serial number of the servo-valve", "")
+    valve: str = text("maker, type and serial number of the servovalve", "")
     similitude: Similitude = section(Similitude, "ratios of the structure to a scaled specimen")
     elastic_limit: float | None = number(
         "largest displacement from the zero of the test that does not damage the specimen in a rehearsal",

@@ -475,7 +475,7 @@ def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample
     if stuck.dead or noisy.dead:
         return s, Learning(DEAD, answer.expected, spread)
     innovation = (force - answer.expected) / spread
-    usual = abs(innovation) <= GATE  # false for nan
+    usual = abs(innovation) <= GATE  # false for NaN
     counted = innovation**2 if usual else GATE**2
     mean_square = s.mean_square + k.period / WINDOW * (counted - s.mean_square)
     s = s._replace(mean_square=mean_square)

@@ -186,7 +186,7 @@ class _Faded:
         self.loud = 0
 
     def after(self, block: Array, sent: NDArray[np.bool_]) -> bool:
-        """Return true if the response ends in ``block``. ``sent`` is true for samples with a nonzero command."""
+        """Return True if the response ends in ``block``. ``sent`` is true for samples with a nonzero command."""
         samples = self._samples + np.arange(len(block))
         size = np.abs(block).max(axis=2)
         largest = np.maximum(np.maximum.accumulate(size), self._largest)

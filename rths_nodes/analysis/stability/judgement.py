@@ -315,7 +315,7 @@ def judge(scenario: Scenario) -> Judgement:
 
 
 def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> bool:
-    """Return true if the loop is stable; faster than :func:`judge`. ``impulses`` caches impulse responses."""
+    """Return True if the loop is stable. Faster than :func:`judge`. ``impulses`` caches impulse responses."""
     loop = sampled_loop(scenario, impulses)
     if not all(force_loop.stable for force_loop in loop.force_loops):
         return False

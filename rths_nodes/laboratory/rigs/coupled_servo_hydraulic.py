@@ -45,7 +45,7 @@ class CoupledServoHydraulic(Rig):
             "1",
             None,
         )
-        longest_substep: float = number("longest sub-step of the damper", "s", 1.0 / 8000.0, more_than=0.0)
+        longest_substep: float = number("longest substep of the damper", "s", 1.0 / 8000.0, more_than=0.0)
         hold: str = hold_parameter("ramp")
 
         def validate(self, path: str) -> None:

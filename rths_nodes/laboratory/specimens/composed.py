@@ -99,7 +99,7 @@ def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
         if x < -half:
             pulled = held(constants, s, x + half, v)
             return 0.0 if pulled > 0.0 else pulled
-        return 0.0 * x  # nan if x is nan
+        return 0.0 * x  # NaN if x is NaN
 
     return force
 

@@ -382,7 +382,7 @@ class HilberHughesTaylor(Dynamics):
     last two time steps and the newest iterate.
     """
 
-    ABOUT = "HHT-alpha method with a fixed number of sub-step iterations (Hilber, Hughes & Taylor 1977)."
+    ABOUT = "HHT-alpha method with a fixed number of substep iterations (Hilber, Hughes & Taylor 1977)."
     SOURCES = ("hilber_1977", "jung_shing_2006")
 
     memory = (*Dynamics.memory, *OfMethod._fields)

@@ -45,7 +45,7 @@ ORDER = 5
 POLES = 4
 """Order of the Butterworth filter, which is applied forwards and backwards."""
 KEPT = 0.4
-"""Cutoff frequency for motions sampled faster than the test, as a fraction of the servo rate of the test."""
+"""Cut-off frequency for motions sampled faster than the test, as a fraction of the servo rate of the test."""
 TIME_TITLES = ("time", "t")
 OF_EXPORTS = ".displacement (m)"
 """Suffix of column titles of measured displacements in exported tables."""
@@ -195,7 +195,7 @@ class Predefined(Prescribed):
         )
         relative: bool = flag("true: subtract the first displacement of each column", False)
         low_pass: float | None = number(
-            "cutoff frequency of a zero-phase filter, which reduces noise in velocity and acceleration",
+            "cut-off frequency of a zero-phase filter, which reduces noise in velocity and acceleration",
             "Hz",
             None,
             more_than=0.0,
