@@ -186,7 +186,7 @@ def _benchmark(evaluation: Evaluation, targets: Sequence[Scale]) -> Compute:
 
 
 def _at_steps(evaluation: Evaluation) -> tuple[Indices, Array, Array]:
-    """Return the steps, and the displacements of substructure and reference, ``(n_steps, n_dof)`` m."""
+    """Return the steps and the displacements of numerical substructure and reference, ``(n_steps, n_dof)`` m."""
     steps = steps_of(evaluation)
     computed = np.asfortranarray(evaluation.run.dof_displacement[rows_of(steps)])
     exact = reference_displacement(evaluation.assembly)[rows_of(steps - evaluation.first_step)]
@@ -207,7 +207,7 @@ def steps_of(evaluation: Evaluation) -> Indices:
 
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:
-    """Return the displacements of the axes, ``(steps, n_axes)`` m, for ``displacement`` ``(steps, n)`` m."""
+    """Return displacements of the axes, ``(steps, n_axes)`` m, for observed ``displacement`` ``(steps, n)`` m."""
     histories: Array = assembly.fresh("setup").histories(displacement[:, : assembly.observation.n_interface])
     return histories
 

@@ -120,7 +120,7 @@ class ClippedOptimal(SemiActiveOfKernel):
     The voltage is full if it moves the damper's force f towards the requested force f_c: if (f_c - f) f > 0. An
     LQG controller for the structure requests f_c. It minimises the integral of sum q_i a_i^2 + r f^2, with the
     absolute accelerations a_i, the ``weights`` q_i and the ``force_weight`` r. The Kalman filter uses the absolute
-    accelerations and the damper's displacement, and is exact for linear inputs between samples.
+    accelerations and the damper's displacement, and is exact for inputs linear between samples.
     """
 
     SOURCES = ("dyke_1996",)

@@ -24,7 +24,7 @@ DAMPER_FORCE = "damper_force [N]"
 
 
 def accelerations(count: int) -> tuple[str, ...]:
-    """Return the names of ``count`` channels for accelerations of the specimen relative to the floor."""
+    """Return ``count`` channel names for accelerations of the specimen relative to the laboratory floor."""
     return tuple(f"acceleration_{index + 1} [m/s^2]" for index in range(count))
 
 

@@ -517,7 +517,7 @@ class FmuParams:
         return described(self.file).lines(fed, self.parameters)
 
     def settings(self) -> list[tuple[str, int, object]]:
-        """Return the kind, reference and value of each parameter. Raises ConfigError for an invalid value."""
+        """Return kind, value reference and value of each parameter. Raises ConfigError for an invalid value."""
         description, settings = described(self.file), []
         enumeration = "Integer" if description.version == 2 else "Int64"
         for name, value in self.parameters.items():

@@ -383,7 +383,7 @@ def _seen(shapes: Array, values: Array) -> Array:
 
 
 def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[float, float, float]:
-    """Return the errors of ``model``: natural frequencies, static compliance, and compliance up to ``band``.
+    """Return the errors of ``model``: lowest natural frequencies, static compliance, compliance up to ``band``.
 
     The errors are relative. Compliances refer to the interface. The third error is the largest error up to
     ``band`` (Hz) divided by the largest compliance in this band. Both substructures are combined.

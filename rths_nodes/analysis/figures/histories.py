@@ -353,7 +353,7 @@ DAMPING = 0.05
 def response_spectrum(
     acceleration: Array, step: float, periods: Array, damping: float = DAMPING
 ) -> tuple[Array, Array]:
-    """Return the largest displacement (m) and pseudo-acceleration (m/s^2) at ``periods`` (s), ``(m,)`` each.
+    """Return largest relative displacement (m) and pseudo-acceleration (m/s^2) at ``periods`` (s), ``(m,)`` each.
 
     The response to the ground ``acceleration``, ``(n,)`` m/s^2 every ``step`` (s), is exact if the acceleration is
     linear between samples (Nigam & Jennings 1969). Maxima are taken at the samples.

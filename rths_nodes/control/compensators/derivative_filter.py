@@ -3,7 +3,7 @@
 
 This is a fourth-order Butterworth filter in phase-variable form, z' = w (A z + b u), with the input u and the
 cut-off frequency w (rad/s). The state z holds the output and its first three derivatives, divided by powers of w.
-The solution is exact for a linear input between samples.
+The solution is exact for an input linear between samples.
 """
 
 from __future__ import annotations
