@@ -115,7 +115,7 @@ class Evaluation:
         self._delays = {False: list(delays)} if delays else {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
-        """Return ``compute()``. If it raises ConfigError, store the message and return ``otherwise``."""
+        """Return ``compute()``. Store the message and return ``otherwise`` if it raises ConfigError."""
         try:
             return compute()
         except ConfigError as error:
@@ -199,10 +199,10 @@ class Evaluation:
         return self.run.true_displacement if true else self.run.displacement
 
     def tracked(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return the tracking indices by axis and name; an empty dict if no sample is evaluated.
+        """Return the tracking indices by axis and name; empty if no sample is evaluated.
 
         The indices describe the measured displacement, or the ``true`` displacement of a simulator. If samples are
-        missing, recorded indices are returned instead, if any; they describe the measured displacement.
+        missing, recorded indices are returned instead, if any. They describe the measured displacement.
         """
         if not len(self.counted):
             return {}
@@ -332,12 +332,12 @@ def experimental_force(evaluation: Evaluation) -> Array:
 
 
 def energies(evaluation: Evaluation) -> dict[str, Array]:
-    """Return the energy of each part, ``(m,)`` J, at steps 0, 1, ...; energies that were not recorded are omitted.
+    """Return the energy of each part, ``(m,)`` J, at steps 0, 1, ..., without energies missing from the recording.
 
     The terms of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a) are integrated over the displacement by the
-    trapezoidal rule; r is the computed and r_e the measured restoring force. The kinetic energy follows from the
-    velocity. The integration begins after a soft start. If there is no structure, only the energy of the specimen
-    is returned.
+    trapezoidal rule. r is the computed and r_e the measured restoring force. The kinetic energy follows from the
+    velocity. The integration begins after a soft start. Without a structure, only the energy of the specimen is
+    returned.
     """
     run = evaluation.run
     specimen = experimental_force(evaluation)
@@ -372,7 +372,7 @@ def _work(force: Array, moves: Array) -> Array:
 
 
 def ground_acceleration(evaluation: Evaluation) -> Array:
-    """Return the ground acceleration at the steps, m/s^2; an empty array if there is no structure."""
+    """Return the ground acceleration at the steps, m/s^2; empty without a structure."""
     structure = evaluation.assembly.structure
     if structure is None:
         return np.zeros(0)
@@ -384,7 +384,7 @@ def ground_acceleration(evaluation: Evaluation) -> Array:
 
 
 def absolute_acceleration(evaluation: Evaluation) -> Array:
-    """Return absolute accelerations ``(m, n_dof)`` m/s^2, on the time axis of the structure."""
+    """Return the absolute accelerations ``(m, n_dof)`` m/s^2, on the time axis of the structure."""
     structure, time_ratio = evaluation.assembly.structure, evaluation.scenario.time_ratio
     relative = time_ratio**2 * evaluation.run.exact_acceleration
     if structure is None:

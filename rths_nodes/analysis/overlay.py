@@ -23,11 +23,11 @@ EQUAL = 1e-9
 
 
 class Aligned:
-    """Provides the histories of a named test on the common time axis.
+    """Histories of a named test on the common time axis.
 
-    ``time`` (s) ``(n,)`` contains the evaluated samples, ``step_time`` (s) ``(n_steps,)`` the steps after the soft
-    start. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``; ``moved`` (m) is ``(n_steps,
-    n_dof)``. If ``recorded`` is true, all samples and steps are included, on the time axis of the recording.
+    ``time`` (s) ``(n,)`` has the evaluated samples, and ``step_time`` (s) ``(n_steps,)`` the steps after a soft
+    start. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``. ``moved`` (m) is ``(n_steps,
+    n_dof)``. All samples and steps are included, on the time axis of the recording, if ``recorded`` is true.
     ``counted`` always contains the times of the evaluated samples.
     """
 
@@ -58,7 +58,7 @@ class Aligned:
         return absolute_acceleration(self.of)[self.first_step :]
 
     def histories(self) -> dict[str, tuple[Array, Array, str]]:
-        """Return times, values ``(n,)`` and SI unit of each compared history, by name."""
+        """Return the times, values ``(n,)`` and SI unit of each compared history, by name."""
         histories = {}
         for column, axis in enumerate(self.run.axes):
             histories[f"displacement of {axis}"] = (self.time, self.displacement[:, column], "m")
@@ -90,7 +90,7 @@ class Difference(NamedTuple):
 def check(runs: Mapping[str, Run]) -> None:
     """Raise ConfigError if a test cannot be compared with the first test.
 
-    All tests must have the same axes and duration; only imported tests may differ in duration. The first test must
+    All tests must have the same axes and duration. Only imported tests may differ in duration. The first test must
     have at least two evaluated samples.
     """
     (first, one), *rest = runs.items()

@@ -7,9 +7,9 @@ RTHS benchmark (Silva et al. 2020): tracking of the first floor, and response of
 reference, the structure computed in one piece. The displacement of the first floor is measured. The other floors
 have no sensor; their displacement is computed.
 
-Multi-axial benchmark (Condori Uribe et al. 2023): the actuators are 1 and 2; ``x`` and ``theta`` are translation
+Multi-axial benchmark (Condori Uribe et al. 2023): the actuators are 1 and 2. ``x`` and ``theta`` are translation
 and rotation of stories and of the driven node. The motion of this node follows from the measured axes. The
-published code repeats J1 for J4; here J4 is the delay of x and theta.
+published code repeats J1 for J4. Here J4 is the delay of x and theta.
 
 The module adds a signed delay, from a parabola through the peak of the correlation, and the noise floor.
 """
@@ -104,7 +104,7 @@ def legend(kind: str, names: Sequence[str]) -> str:
 
 
 def published_indices(evaluation: Evaluation) -> Published:
-    """Return the indices of the scenario's set. Both dicts are empty if there is no set or no evaluated sample.
+    """Return the indices of the scenario's set. Both dicts are empty without a set or an evaluated sample.
 
     Raises ConfigError if the recording is incomplete or the structure cannot be built.
     """
@@ -132,7 +132,8 @@ def published_indices(evaluation: Evaluation) -> Published:
 
 
 Compute = Callable[[bool], dict[str, float]]
-"""Function that returns the indices of the measured displacement or, if its argument is true, of the true one."""
+"""Function that returns the indices of the measured displacement, or of the true displacement if it is called
+with true."""
 
 
 def _multi_axial(evaluation: Evaluation, targets: Sequence[Scale]) -> Compute:
@@ -185,7 +186,7 @@ def _benchmark(evaluation: Evaluation, targets: Sequence[Scale]) -> Compute:
 
 
 def _at_steps(evaluation: Evaluation) -> tuple[Indices, Array, Array]:
-    """Return steps, and displacements of numerical substructure and reference, ``(n_steps, n_dof)`` m."""
+    """Return the steps and the displacements of numerical substructure and reference, ``(n_steps, n_dof)`` m."""
     steps = steps_of(evaluation)
     computed = np.asfortranarray(evaluation.run.dof_displacement[rows_of(steps)])
     exact = reference_displacement(evaluation.assembly)[rows_of(steps - evaluation.first_step)]
@@ -277,7 +278,7 @@ def share_of(part: float, total: float) -> float:
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
-    """Return standard deviation and peak of ``error`` by index name, in % of ``scale``."""
+    """Return the standard deviation and peak of ``error`` by index name, in % of ``scale``."""
     shares = map(share_of, scale_of(error), scale)
     return {f"{before}{name}{after}_percent": share for name, share in zip(("rms", "peak"), shares, strict=True)}
 

@@ -107,7 +107,7 @@ def linear_displacement(assembly: Assembly) -> Array:
 def recursion(phi: Array, driven: Array) -> Array:
     """Return the states of z[k + 1] = phi z[k] + driven[k] from rest, ``(steps + 1, n)``.
 
-    All blocks of steps are computed together from rest; then the responses to their initial states are added.
+    All blocks of steps are computed together from rest. Then the responses to their initial states are added.
     """
     steps, n = driven.shape
     blocks = -(-steps // BLOCK)
@@ -152,7 +152,7 @@ def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
     ConfigError if there is no structure or the rig is coupled, and ArithmeticError if no step is small enough.
     """
     if scenario.rig is not None:
-        raise ConfigError("rig: must not be coupled; use rths_nodes.analysis.response_errors.ideal_response")
+        raise ConfigError("rig: must not be coupled. Use rths_nodes.analysis.response_errors.ideal_response")
     assembly = Assembly(scenario)
     structure = assembly.structure
     if structure is None:
@@ -334,7 +334,7 @@ def ideal_response(
 
 
 def whole_response(scenario: Scenario) -> tuple[Array, Array]:
-    """Return displacement (m) and absolute acceleration (m/s^2) of the whole structure.
+    """Return the displacement (m) and absolute acceleration (m/s^2) of the whole structure.
 
     Both are ``(steps + 1, n_dof)``, for the observed degrees of freedom, and begin at the end of the soft start.
     Raises ConfigError if the response cannot be computed.

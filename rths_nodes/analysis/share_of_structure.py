@@ -47,9 +47,9 @@ class Partition:
 
 
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
-    """Return the partition of the structure; ``measured`` holds stiffnesses (N/m) of specimens by axis.
+    """Return the partition of the structure. ``measured`` holds stiffnesses (N/m) of specimens by axis.
 
-    Raises ConfigError if there is no structure, or if it has too many degrees of freedom.
+    Raises ConfigError for a missing structure, or one with too many degrees of freedom.
     """
     structure = assembly.structure
     if structure is None:
@@ -76,7 +76,7 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
 
 
 def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Matrix, Matrix, Matrix], str]:
-    """Return mass, damping and stiffness of the specimens, and the origin of these matrices.
+    """Return the mass, damping and stiffness of the specimens, and the origin of these matrices.
 
     Each matrix is ``(n, n)`` for the n axes that the structure moves. If the specimens are unknown, the matrices
     are zero and the origin is empty.

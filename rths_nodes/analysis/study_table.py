@@ -52,7 +52,7 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StudyTable:
-    """Holds the results of a study, one row for each run.
+    """Results of a study, one row for each run.
 
     ``columns`` holds ``name``, ``outcome`` and ``reason``, then factors, drawn values and indices. ``factors``
     vary over levels. ``drawn`` values come from a distribution. ``indices`` are displayed; a missing index is NaN.

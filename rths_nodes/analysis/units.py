@@ -26,8 +26,8 @@ HOPS = (
     ("transport", "Transport between nodes, and waiting"),
     ("actuator", "Actuator: tick to Measurement"),
 )
-"""Parts of the loop, in order. Each part is the work of one node, but ``transport`` is not: its mean is the mean
-time of the loop outside integrator and compensator."""
+"""Parts of the loop, in order. Each part except ``transport`` is the work of one node. The mean of ``transport``
+is the mean time of the loop outside integrator and compensator."""
 THIN, DASH = "\u202f", "–"
 """``THIN``: thousands separator. ``DASH``: dash for missing values."""
 _ASCII = {ord(DASH): "-", ord("−"): "-", ord(THIN): ""}

@@ -67,7 +67,7 @@ SMALLEST_ROOM = 1 << 20
 
 
 class Unbuilt(ConfigError):
-    """Raised if a C text cannot be built; the message is the reason."""
+    """Raised if a C text cannot be built. The message is the reason."""
 
 
 Toolchain = tuple[str, str]
@@ -137,7 +137,7 @@ def _opened(path: Path, kind: str) -> object:
 
 
 def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
-    """Return the library or program of a C ``text``; compile the text unless the folder contains the binary.
+    """Return the library or program of a C ``text``. Compile the text unless the folder contains the binary.
 
     If the folder cannot be used, the binary is built in a temporary folder for this process only, and a note
     states the reason. Raises Unbuilt if the text cannot be compiled or loaded.

@@ -2,7 +2,7 @@
 """Translate a kernel and the functions that it calls to a C program, build it, and call it with Python values.
 
 Each function becomes one static C function for each form (types, shapes, known values) of its arguments. The C
-function takes the numbers and arrays of the arguments, and a pointer for each result; a single number is returned
+function takes the numbers and arrays of the arguments, and a pointer for each result. A single number is returned
 by value. Integers and booleans of known value are constants in the text. A generated Python function passes all
 arguments to the entry point and assembles the result.
 
@@ -306,7 +306,7 @@ LONG = 200
 class Made:
     """Translated function.
 
-    ``arrays`` are the names of the array parameters; the function writes to the arrays in ``written``. The parts
+    ``arrays`` are the names of the array parameters. The function writes to the arrays in ``written``. The parts
     of the result are constants, output parameters and parts of array parameters. ``copied`` are the array
     parameters that are copied to output parameters.
     """
@@ -512,8 +512,8 @@ Fixed = bool | tuple["Fixed", ...]
 def entry_values(arguments: Iterable[tuple[object, Fixed, bool]]) -> list[Value]:
     """Return Python objects as values of the entry point, from tuples of object, ``fixed`` and ``lengths``.
 
-    ``fixed`` integers and booleans are constants. If ``lengths`` is false, the text is valid for contiguous arrays
-    of any outermost length.
+    ``fixed`` integers and booleans are constants. The text is valid for contiguous arrays of any outermost length
+    if ``lengths`` is false.
     """
     numbers, arrays = count(), count()
 

@@ -83,7 +83,7 @@ TRANSLATED = ("env", "arrays", "taken", "sources", "written", "copied", "countin
 class Expressions(Scope):
     """Translates expressions to values, and emits the C statements that must precede each expression.
 
-    ``names`` are the global and closure variables of the function; ``env`` maps local names to values.
+    ``names`` are the global and closure variables of the function. ``env`` maps local names to values.
     """
 
     def __init__(self, emit_call: Emitter, names: Mapping[str, object]) -> None:

@@ -2,7 +2,7 @@
 """Values of a translated function, its C statements and variables, and C loops for operations on arrays.
 
 A tuple never becomes a C object: each of its numbers is a separate variable. Shape and strides of an array
-are known during translation; only the outermost length may be unknown.
+are known during translation. Only the outermost length may be unknown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Number = bool | int | float
 
 
 class Untranslatable(Exception):
-    """Raised if code violates the rules for kernels; the message gives the place in the source and the reason."""
+    """Raised if code violates the rules for kernels. The message gives the place in the source and the reason."""
 
     location = ""
 
@@ -64,7 +64,7 @@ class Tup:
 
 @dataclass(frozen=True)
 class Arr:
-    """An array: elements of ``kind`` at the C pointer ``base`` plus ``offset``; ``strides`` are in elements.
+    """An array: elements of ``kind`` at the C pointer ``base`` plus ``offset``. ``strides`` are in elements.
 
     The first length is None if unknown. ``listed`` is true for a list, for which ``+`` does not add elements.
     """
@@ -339,7 +339,7 @@ class Scope:
         return cast(V, rebuilt(value, parts))
 
     def meet(self, name: str, ends: Sequence[tuple[Value, Lines]]) -> Value:
-        """Return one value that is valid after all branches, or MISMATCH.
+        """Return one value valid after all branches, or MISMATCH.
 
         Assignments to this value are appended to the lines of ``ends``.
         """
@@ -371,7 +371,7 @@ class Scope:
 
     @contextmanager
     def over(self, shape: Sequence[int | None]) -> Iterator[tuple[str, ...]]:
-        """Emit loops over all elements of an array and yield the indices; a length of one needs no loop."""
+        """Emit loops over all elements of an array and yield the indices. A length of one needs no loop."""
         indices = tuple("0" if length == 1 else self.name_for("i") for length in shape)
         with ExitStack() as loops:
             for i, length in zip(indices, shape, strict=True):
@@ -429,7 +429,7 @@ class Scope:
     def store(self, target: Value, value: Value, shifted: bool = True) -> None:
         """Assign to one or all elements, as numpy does.
 
-        If ``shifted``, first copy a value that shares the target's memory.
+        First copy a value that shares the target's memory if ``shifted``.
         """
         numbers = [part for part in (target, value) if isinstance(part, (Scalar, Arr))]
         if numbers and kind_of(numbers) != numbers[0].kind:

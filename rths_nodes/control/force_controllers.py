@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Force controllers: track the force target of one axis by displacement commands for its actuator.
 
-Feed-forward of compliance and coupling, and a PI controller for the remaining error:
+Feedforward of compliance and coupling, and a PI controller for the remaining error:
 
     u_k = e(x^, F^ / K) + z_k + k_p (F_k - f_{k-1}) / K
     z_k = z_{k-1} + k_i dt (F_k - f_{k-1}) / K
 
-u is the command. F is the desired and f the measured force of the axis, K the stiffness of specimen and load frame
-in series. e(x, c) is the extension that shortens a column by c after a drift x of its head
+u is the command. F is the desired and f the measured force of the axis. K is the stiffness of specimen and load
+frame in series. e(x, c) is the extension that shortens a column by c after a drift x of its head
 (``mechanics/axial_load.py``); without a column e is c. x^ is the target of the displacement axis that moves the
-head, F^ the force target. Both are extrapolated linearly by the actuator's delay.
+head, and F^ the force target. Both are extrapolated linearly by the actuator's delay.
 
 With the correct K, an error decays at the rate k_i (1/s). If the declared K is 1/r of the true K, the loop is r
 times faster. For a plant of stiffness K and delay T, the loop with k_p = 0 is stable for k_i T < pi / 2.
 
-Controller of the rig and its servo-valve, whose spool is driven by a force loop or a displacement loop:
+Controller of the rig and its servovalve, whose spool is driven by a force loop or a displacement loop:
 
     u_k = k_f (F_k - f_{k-1}) / K            force control
     u_k = k_d (c_k - x_{k-1})                displacement control (hold)
@@ -24,7 +24,7 @@ Controller of the rig and its servo-valve, whose spool is driven by a force loop
 c and x are the desired and measured displacement of the axis. u is the signal to the valve, as a piston velocity.
 q is the piston velocity due to the flow of the valve, whose spool has the time constant T. q_0 is the piston
 velocity due to leakage at zero signal. K includes the stiffness of the oil. Because the piston integrates, an
-error decays at the rate k_f. A ramp of r N/s has the error r / k_f; the static error is q_0 K / k_f.
+error decays at the rate k_f. A ramp of r N/s has the error r / k_f. The static error is q_0 K / k_f.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def pi_constants(params: FeedForwardPi.Params, dt: float) -> PiConstants:
 
 def pi_law(extension: Callable[..., float]) -> ForceKernel:
     def fed_forward(k: PiConstants, s: PiState, target: float, drift: float) -> float:
-        """Extension for the force target and the drift, both extrapolated by the actuator's delay."""
+        """Return the extension (m) for force target and drift, both extrapolated by the actuator's delay."""
         compliance, _, _, ahead, column = k
         _, _, target_before, drift_before = s
         force = target + ahead * (target - target_before)
@@ -125,12 +125,12 @@ def pi_law(extension: Callable[..., float]) -> ForceKernel:
     def begin(
         k: PiConstants, s: PiState, position: float, target: float, drift: float, drift_before: float
     ) -> PiState:
-        """State whose first command is the present extension ``position`` if the force error is zero."""
+        """Return the state whose first command is the present ``position`` if the force error is zero."""
         before = (0.0, 0.0, target, drift_before)
         return position - fed_forward(k, before, target, drift), 0.0, target, drift
 
     def step(k: PiConstants, s: PiState, target: float, measured: float, drift: float) -> tuple[PiState, float]:
-        """PI law: feed-forward, integral, and proportional feedback of the force error."""
+        """Return the command: feedforward plus integral and proportional feedback of the force error."""
         compliance, integral, proportional, _, _ = k
         total, correction, _, _ = s
         error = (target - measured) * compliance
@@ -143,7 +143,7 @@ def pi_law(extension: Callable[..., float]) -> ForceKernel:
 
 
 class FeedForwardPi(ForceControllerOfKernel):
-    """Force controller of one axis: feed-forward and PI feedback, in the sign convention of the axis."""
+    """Force controller of one axis: feedforward and PI feedback, in the sign convention of the axis."""
 
     @params
     class Params:
@@ -155,7 +155,7 @@ class FeedForwardPi(ForceControllerOfKernel):
             "fraction k_p of an error that is corrected immediately", "1", 0.0, at_least=0.0, less_than=1.0
         )
         lead: float = number(
-            "delay of the actuator, compensated by the feed-forward", "s", 0.0, at_least=0.0, at_most=0.2
+            "delay of the actuator, compensated by the feedforward", "s", 0.0, at_least=0.0, at_most=0.2
         )
         column: ColumnGeometry | None = section(
             ColumnGeometry, "column whose head a displacement axis moves; default: no coupling", None
@@ -178,7 +178,7 @@ class FeedForwardPi(ForceControllerOfKernel):
                 return []
             return [
                 f"integral_gain = {self.integral_gain:g} 1/s: with {1e3 * delay:.3g} ms of lead, transport and "
-                "sampling the force loop is stable only if the specimen is at most "
+                "sampling, the force loop is stable only if the specimen is at most "
                 f"{0.5 * math.pi / (self.integral_gain * delay):.2g} times as stiff as declared"
             ]
 
@@ -220,7 +220,7 @@ def valve_constants(params: ServoValve.Params, dt: float) -> ValveConstants:
 
 
 def opened(k: ValveConstants, position: float, flow: float, signal: float) -> tuple[float, float]:
-    """Return position (m) and flow (m/s) after a sample with a ``signal`` (m/s) to the valve."""
+    """Return the position (m) and flow (m/s) after a sample with a ``signal`` (m/s) to the valve."""
     fastest = k[4]
     wanted = fastest if signal > fastest else -fastest if signal < -fastest else signal
     flow += k[3] * (wanted - flow)
@@ -237,13 +237,13 @@ def valve_law(extension: Function) -> ForceKernel:
     def begin(
         k: ValveConstants, s: ValveState, position: float, target: float, drift: float, drift_before: float
     ) -> ValveState:
-        """State of the force loop at the present extension ``position``. The flow of the valve is kept."""
+        """Return the state of the force loop at the present ``position``. The flow of the valve is kept."""
         return position, s[1], position - extension(k[7], target * k[0], drift), 0.0
 
     def step(
         k: ValveConstants, s: ValveState, target: float, measured: float, drift: float
     ) -> tuple[ValveState, float]:
-        """Force loop: the force error, multiplied by gain and compliance, drives the valve."""
+        """Return the position (m): the force error, times gain and compliance, drives the valve."""
         position, flow, base, _ = s
         position, flow = opened(k, position, flow, k[1] * (target - measured) * k[0])
         correction = position - base - extension(k[7], measured * k[0], drift)
@@ -302,6 +302,6 @@ class ServoValve(ForceControllerOfKernel):
         self._state = (position, 0.0, 0.0, 0.0)
 
     def hold(self, command: float, shown: float) -> float:
-        """Return the position (m) of the piston held at ``command`` (m); the sensor measures ``shown`` (m)."""
+        """Return the position (m) of the piston held at ``command`` (m). The sensor measures ``shown`` (m)."""
         self._state, position = hold(self._constants, self._state, command, shown)
         return float(position)

@@ -42,14 +42,14 @@ class RampKernel(NamedTuple):
     step: Function
     """``step(constants, state, substep) -> x, v, a``."""
     predict: Function
-    """``step`` for a predicted sub-step, called before ``follow``."""
+    """``step`` for a predicted substep, called before ``follow``."""
 
 
 class OfKernel(Ramp):
     """Ramp that computes its motion with a ``kernel``.
 
     If ``apart`` is true, each degree of freedom has its own state. Otherwise one state holds arrays for all
-    degrees of freedom. If ``hands_on`` is true, a step has no sub-steps, and Targets are returned unchanged.
+    degrees of freedom. A step has no substeps, and Targets are returned unchanged, if ``hands_on`` is true.
     """
 
     hands_on = False
@@ -107,7 +107,7 @@ def duration(params: object, dt: float, substeps: int) -> Step:
 
 
 def start_line(k: Step, x: float, v: float, a: float) -> Four:
-    """Return a line at Target 0: its start and end (m), their difference (m), and its slope (m/s)."""
+    """Return the line at Target 0: its start and end (m), their difference (m), and its slope (m/s)."""
     nothing = x - x  # an array of zeros if x is an array
     return x, x, nothing, nothing
 
@@ -121,7 +121,7 @@ def follow_line(k: Step, s: Four, x: float, v: float, a: float) -> Four:
 
 
 def on_line(k: Step, s: Four, substep: int) -> Triple:
-    """Motion on the line at sub-step j of n: start + difference j / n (Chen & Ricles 2010, Eq. 2)."""
+    """Return the motion on the line at substep j of n: start + difference j / n (Chen & Ricles 2010, Eq. 2)."""
     _, substeps = k
     before, _, difference, velocity = s
     return substep / substeps * difference + before, velocity, 0.0
@@ -130,7 +130,7 @@ def on_line(k: Step, s: Four, substep: int) -> Triple:
 class LinearRamp(OfKernel):
     """Straight line between targets (Chen & Ricles 2010, Eq. 2).
 
-    Its slope jumps at each target; an inverse compensator converts these jumps to a sawtooth at the step rate.
+    Its slope jumps at each target. An inverse compensator converts these jumps to a sawtooth at the step rate.
     """
 
     SOURCES = ("chen_ricles_2010",)
@@ -143,7 +143,7 @@ class LinearRamp(OfKernel):
 
 
 def start_parabola(k: Step, x: float, v: float, a: float) -> Four:
-    """Return start and end of the parabola (m), its slope at the start (m/s), and its curvature (m/s^2)."""
+    """Return the start and end of the parabola (m), its initial slope (m/s), and its curvature (m/s^2)."""
     step, _ = k
     return x - step * v + 0.5 * (step * step) * a, x, v, a
 
@@ -156,7 +156,7 @@ def follow_parabola(k: Step, s: Four, x: float, v: float, a: float) -> Four:
 
 
 def on_parabola(k: Step, s: Four, substep: int) -> Triple:
-    """Motion on the parabola at a sub-step."""
+    """Return the motion on the parabola at a substep."""
     step, substeps = k
     begin, _, slope, acceleration = s
     time = substep / substeps * step
@@ -202,7 +202,7 @@ def follow_curve(k: Step, s: Curve, x: float, v: float, a: float) -> Curve:
 
 
 def on_curve(k: Step, s: Curve, substep: int) -> Triple:
-    """Motion along the curve, which ends exactly at the target."""
+    """Return the motion along the curve, which ends exactly at the target."""
     step, substeps = k
     x, v, a, c0, c1, c2, c3, c4, c5 = s
     if substep == substeps:
@@ -244,7 +244,7 @@ class HermiteRamp(OfKernel):
 
 
 Prediction = tuple[float, int, int, int]
-"""Length of a step (s), numbers of sub-steps and predicted sub-steps, and order of the polynomial."""
+"""Length of a step (s), numbers of substeps and predicted substeps, and order of the polynomial."""
 Predicted = tuple[Four, Four, float, float, float, float]
 """Polynomials (m) of this step and of the next step, in the fraction of a step; error of the prediction at the end
 of this step (m); last three targets (m, newest first)."""
@@ -267,7 +267,7 @@ def through(order: int, x: float, before: float, earlier: float, first: float) -
 
 
 def start_prediction(k: Prediction, x: float, v: float, a: float) -> Predicted:
-    """Return the state at Target 0; earlier targets are extrapolated from its velocity and acceleration."""
+    """Return the state at Target 0. Earlier targets are extrapolated from its velocity and acceleration."""
     step, _, _, order = k
     before = x - step * v + 0.5 * (step * step) * a
     earlier = x - 2.0 * step * v + 2.0 * (step * step) * a
@@ -291,14 +291,14 @@ def predicted_at(k: Prediction, s: Predicted, substep: int) -> Triple:
 
 
 def along_polynomial(curve: Four, step: float, t: float) -> Triple:
-    """Motion on the polynomial ``curve`` at the fraction ``t`` of a step of length ``step`` (s)."""
+    """Return the motion on the polynomial ``curve`` at the fraction ``t`` of a ``step`` (s)."""
     c0, c1, c2, c3 = curve
     v = (c1 + t * (2.0 * c2 + t * (3.0 * c3))) / step
     return c0 + t * (c1 + t * (c2 + t * c3)), v, (2.0 * c2 + t * (6.0 * c3)) / (step * step)
 
 
 def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
-    """Prediction plus its error times 3 r^2 - 2 r^3; r grows from 0 to 1 after the last predicted sub-step."""
+    """Return the prediction plus (3 r^2 - 2 r^3) times its error. r grows from 0 to 1 after the prediction."""
     step, substeps, predicted, _ = k
     curve, _, error, _, _, _ = s
     x, v, a = along_polynomial(curve, step, substep / substeps)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Semi-active controllers: set the auxiliary inputs of the rig, e.g. the voltage of a damper in the specimen.
 
-At step i, with n samples per step, the controller receives Measurement i n and the ground acceleration. It returns
-the auxiliary inputs for the following step.
+At step i, with n samples per step, the controller receives the measurement of sample i n and the ground
+acceleration. It returns the auxiliary inputs for the following step.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Constants(NamedTuple):
 def constants(
     params: ClippedOptimal.Params, structure: Structure | None, dt: float, measured: Sequence[str]
 ) -> Constants:
-    """Return the constants for ``structure``; ``measured`` names the auxiliary channels of the rig.
+    """Return the constants for ``structure``. ``measured`` names the auxiliary channels of the rig.
 
     Raises ConfigError if the structure or a channel is missing, or if the parameters do not fit the structure.
     """
@@ -100,7 +100,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, auxiliary: Array, ground_acceleration: float, chance: float
 ) -> tuple[State, tuple[float]]:
-    """Update the filter; return the full voltage if it moves the force towards the requested force, else 0."""
+    """Update the filter. Return the full voltage if it moves the force towards the requested force, else 0."""
     gain, _, onward, channels, ground, voltage = k
     estimated, _ = s
     states, count, shown = len(onward), len(channels), numbers(auxiliary)
@@ -120,7 +120,7 @@ class ClippedOptimal(SemiActiveOfKernel):
     The voltage is full if it moves the damper's force f towards the requested force f_c: if (f_c - f) f > 0. An
     LQG controller for the structure requests f_c. It minimises the integral of sum q_i a_i^2 + r f^2, with the
     absolute accelerations a_i, the ``weights`` q_i and the ``force_weight`` r. The Kalman filter uses the absolute
-    accelerations and the damper's displacement, and is exact for inputs that are linear between samples.
+    accelerations and the damper's displacement, and is exact for inputs linear between samples.
     """
 
     SOURCES = ("dyke_1996",)
@@ -129,8 +129,8 @@ class ClippedOptimal(SemiActiveOfKernel):
     class Params:
         voltage: float = number("voltage V_max, applied when the force must grow", "V", 2.25, more_than=0.0)
         weights: tuple[float, ...] | None = vector(
-            "weight q of the absolute acceleration of each degree of freedom; default: 1 for the last one, 0 "
-            "for the others",
+            "weight q of the absolute acceleration of each degree of freedom; default: 1 for the last degree of "
+            "freedom, otherwise 0",
             "1",
             None,
             at_least=0.0,
@@ -144,7 +144,7 @@ class ClippedOptimal(SemiActiveOfKernel):
         )
         damper_location: tuple[float, ...] | None = vector(
             "elongation of the damper per displacement of each degree of freedom; default: 1 for the first "
-            "one, 0 for the others",
+            "degree of freedom, otherwise 0",
             "1",
             None,
         )

@@ -105,7 +105,7 @@ def multiplied(product: Callable[..., T]) -> tuple[Function, Function]:
 def axis_of_three(
     k: tuple[tuple[Triple], object], x: Triple, v: Triple, a: Triple
 ) -> tuple[tuple[float], tuple[float], tuple[float]]:
-    """Motion of one axis that combines three degrees of freedom."""
+    """Return the motion of one axis that combines three degrees of freedom."""
     ((p, q, r),), _ = k
     d, e, f = x
     g, h, i = v
@@ -133,7 +133,7 @@ class Matrix(SetupOfKernel):
         )
 
         def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
-            """Return the stop group of each axis; axes that share degrees of freedom have the same group."""
+            """Return the stop group of each axis. Axes that share degrees of freedom have the same group."""
             groups = list(range(n_axes))
             for column in zip(*self.matrix, strict=False) if self.coupled else ():
                 joined = {groups[axis] for axis, share in enumerate(column[:n_moved]) if share}
@@ -168,7 +168,7 @@ Posed = tuple[object, tuple[Sequence[tuple[int, float]], ...], tuple[Numbers, ..
 
 
 def weighted(row: Sequence[tuple[int, float]], values: Numbers) -> float:
-    """Weighted sum of ``values``; ``row`` lists their indices and weights."""
+    """Return the weighted sum of ``values``. ``row`` lists their indices and weights."""
     total = 0.0
     for column, share in row:
         total += share * values[column]
@@ -200,8 +200,8 @@ class RigidCoupler(SetupOfKernel):
     @params
     class Params(Geometry):
         pose: tuple[tuple[float, ...], ...] | None = matrix(
-            "motion of the coupler per degree of freedom of the structure, with a row each for x, (y) and "
-            "theta and a column for each degree of freedom; default: the identity matrix",
+            "motion of the coupler per degree of freedom of the structure, with rows for x, (y) and theta "
+            "and a column for each degree of freedom; default: the identity matrix",
             "m/m",
             None,
         )
@@ -248,7 +248,7 @@ def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
 
 
 def coupler_constants(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> object:
-    """Return the coupler's constants; if ``pose`` is set, return them as :data:`Posed`."""
+    """Return the coupler's constants, as :data:`Posed` if ``pose`` is set."""
     rows_of_axes = coupler_of(params, n_dof, n_axes).constants
     if params.pose is None:
         return rows_of_axes
@@ -278,7 +278,7 @@ def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tupl
 
 
 class ScaledSetup(SetupOfKernel):
-    """Converts between a structure and a scaled specimen; ``setup`` has the scale of the structure.
+    """Converts between a structure and a scaled specimen. ``setup`` has the scale of the structure.
 
     Axes, measurements and limits have the scale of the specimen. ``length`` ``(n_axes,)`` and ``force`` are ratios
     of structure to specimen. The force axes are the last entries of ``force``.
@@ -374,7 +374,7 @@ class UprightLoad(SetupOfKernel):
 
 
 def places(params: UprightLoad.Params, n_axes: int) -> tuple[float, int, int]:
-    """Return length (m) of the load actuator, index of the axis that inclines it, and index of the load actuator.
+    """Return the load actuator's length (m), the index of the axis that inclines it, and its own index.
 
     Raises ConfigError if ``inclined_by`` exceeds the number of displacement axes.
     """

@@ -58,12 +58,12 @@ def all_finite(values: Sequence[float] | Array) -> bool:
 
 
 def sqrt(x: float) -> float:
-    """Square root of ``x``; NaN if ``x`` is negative."""
+    """Return the square root of ``x``; NaN if ``x`` is negative."""
     return math.sqrt(x) if x >= 0.0 else NAN
 
 
 def hypot(x: float, y: float) -> float:
-    """Length of the vector (``x``, ``y``), corrected for rounding (Dekker 1971); inf for lengths above 1e154."""
+    """Return the length of (``x``, ``y``), corrected for rounding (Dekker 1971); inf above 1e154."""
     long, short = (abs(y), abs(x)) if abs(x) < abs(y) else (abs(x), abs(y))
     length = sqrt(long * long + short * short)
     if not 0.0 < length < LONGEST:
@@ -81,22 +81,22 @@ def _square_error(x: float) -> float:
 
 
 def exp(x: float) -> float:
-    """Exponential of ``x``; inf if the result exceeds the largest float."""
+    """Return the exponential of ``x``; inf if it exceeds the largest float."""
     return INF if x > LARGEST_EXPONENT else math.exp(x)
 
 
 def sin(x: float) -> float:
-    """Sine of ``x`` (rad); NaN if ``x`` is infinite."""
+    """Return the sine of ``x`` (rad); NaN if ``x`` is infinite."""
     return math.sin(x) if x - x == 0.0 else NAN
 
 
 def cos(x: float) -> float:
-    """Cosine of ``x`` (rad); NaN if ``x`` is infinite."""
+    """Return the cosine of ``x`` (rad); NaN if ``x`` is infinite."""
     return math.cos(x) if x - x == 0.0 else NAN
 
 
 def power(x: float, exponent: float) -> float:
-    """``x`` raised to a positive ``exponent``; NaN if ``x`` < 0, inf if the result exceeds e^709.78."""
+    """Return ``x`` to the power of a positive ``exponent``; NaN if ``x`` < 0, inf above e^709.78."""
     if x > 1.0 and exponent * math.log(x) > LARGEST_EXPONENT:
         return INF
     return math.pow(x, exponent) if x >= 0.0 else NAN
@@ -110,23 +110,23 @@ def rounded(x: float) -> float:
 
 
 def ceiling(x: float) -> float:
-    """Smallest integer not below ``x``, as a float; NaN and inf are unchanged."""
+    """Return the smallest integer not below ``x``, as a float; NaN and inf are unchanged."""
     near = rounded(x)
     return near + 1.0 if near < x else near
 
 
 def place(index: int, period: int) -> int:
-    """Remainder of a non-negative ``index`` divided by ``period``."""
+    """Return the remainder of a non-negative ``index`` divided by ``period``."""
     return index % period
 
 
 def dot(a: Sequence[float] | Array, b: Sequence[float] | Array) -> float:
-    """Scalar product, summed from left to right."""
+    """Return the scalar product, summed from left to right."""
     return float(reduce(add, map(mul, a, b), 0.0))
 
 
 def matvec(matrix: Array, vector: Array) -> Array:
-    """``matrix`` ``(m, n)`` times ``vector`` ``(n,)``, summed left to right; fastest for a column-major matrix."""
+    """Return ``matrix`` ``(m, n)`` times ``vector`` ``(n,)``, summed left to right; fastest if column-major."""
     terms = _multiply(matrix.T, vector[:, None], order="C")
     if terms.size < MANY or len(matrix) == 1:
         product: Array = _accumulate(terms)[-1]
@@ -148,7 +148,7 @@ def groups(
 
 
 def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:
-    """Product of ``rows`` and ``vector`` as a tuple, summed left to right; fast for up to a dozen numbers."""
+    """Return ``rows`` times ``vector`` as a tuple, summed left to right; fast for up to a dozen numbers."""
     if len(vector) == 3:
         a, b, c = vector
         if len(rows) == 1:
@@ -205,7 +205,7 @@ def mapped(function: Callable[[S, G], T], items: Sequence[S], argument: G) -> tu
 
 
 def along(state: Numbers, h: float, rates: Numbers) -> Numbers:
-    """``state`` plus ``h`` times ``rates``."""
+    """Return ``state`` plus ``h`` times ``rates``."""
     count = len(state)
     if count == 1:
         return (state[0] + h * rates[0],)
@@ -230,7 +230,7 @@ def along_mean(
     c: Numbers,
     d: Numbers,
 ) -> Numbers:
-    """``state`` plus ``h`` times the Runge-Kutta mean of four rates."""
+    """Return ``state`` plus ``h`` times the Runge-Kutta mean of four rates."""
     sixth = h / 6.0
     count = len(state)
     if count == 1:
@@ -284,7 +284,7 @@ def all_nan(state: Numbers) -> Numbers:
 
 
 def is_finite(value: object) -> bool:
-    """Return false if ``value`` is NaN or inf, or contains NaN or inf in nested tuples, lists and arrays."""
+    """Return False if ``value`` is NaN or inf, or contains NaN or inf in nested tuples, lists and arrays."""
     if isinstance(value, (tuple, list)):
         return all(map(is_finite, value))
     if isinstance(value, np.ndarray):

@@ -40,9 +40,9 @@ class ChildProcess:
     """Runs the Python file ``program`` in a child process, with ``task`` as JSON.
 
     A guard (``child_program.py``) ends all processes of the model when the calling process ends. ``who`` is the
-    model's program, as named in error messages. If the process fails, its last printed line is the reason. Lines
-    in ``farewells``, which the model prints at every end, are ignored. ``points_back`` in the last line is
-    replaced by the preceding line.
+    model's program, as named in error messages. The last printed line is the reason if the process fails. Lines
+    in ``farewells``, which the model prints at every end, are ignored. The preceding line replaces ``points_back``
+    in the last line.
     """
 
     farewells: tuple[str, ...] = ()

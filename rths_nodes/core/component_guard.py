@@ -48,11 +48,11 @@ AFTER_STATE: Output = itemgetter(1)
 
 
 class Family(NamedTuple):
-    """Describes the members of a family of components, declared by ``protocol``, and the checks of their results.
+    """Members of a family of components, declared by ``protocol``, and the checks of their results.
 
     If the arguments are finite, the results of the methods ``finite`` and of the kernel functions ``kernel`` must
-    be finite. The loop's stages check ramp, setup and compensator instead. If ``kernel`` is None, kernels are not
-    guarded. ``shown`` names the attributes with the results of ``step``: numbers for actuators, otherwise arrays.
+    be finite. The loop's stages check ramp, setup and compensator instead. Kernels are not guarded if ``kernel``
+    is None. ``shown`` names the attributes with the results of ``step``: numbers for actuators, otherwise arrays.
     ``needed`` names the members that a class without a kernel must define, by default the abstract members.
     """
 

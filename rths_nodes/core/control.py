@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base classes of the families of components that convert Targets to Commands.
 
-Subclasses inherit defaults of optional members; ``core/component_guard.py`` adds these defaults to other classes.
+Subclasses inherit defaults of optional members. ``core/component_guard.py`` adds these defaults to other classes.
 Setups and semi-active controllers have a second base class for implementations by pure functions.
 """
 
@@ -24,7 +24,7 @@ DAMPER_FORCE = "damper_force [N]"
 
 
 def accelerations(count: int) -> tuple[str, ...]:
-    """Return names of ``count`` channels for accelerations of the specimen relative to the laboratory floor."""
+    """Return ``count`` channel names for accelerations of the specimen relative to the laboratory floor."""
     return tuple(f"acceleration_{index + 1} [m/s^2]" for index in range(count))
 
 
@@ -53,10 +53,10 @@ class Component(ABC):
 
 
 class Ramp(Component):
-    """Interpolates Targets at the servo rate; built with ``(params, dt, substeps, n_dof)``, dt in s."""
+    """Interpolates Targets at the servo rate. Built with ``(params, dt, substeps, n_dof)``, dt in s."""
 
     predicted: int = 0
-    """Number of sub-steps at the start of a step that need no Target."""
+    """Number of substeps at the start of a step that need no Target."""
 
     @abstractmethod
     def start(self, target: Target) -> None:
@@ -74,7 +74,7 @@ class Ramp(Component):
         """Return the motion ``(n_dof,)`` at ``substep`` of the current step, from 1 to ``substeps``."""
 
     def predict(self, substep: int) -> Motion:
-        """Return the motion at one of the ``predicted`` sub-steps, before :meth:`follow`."""
+        """Return the motion at one of the ``predicted`` substeps, before :meth:`follow`."""
         return self.step(substep)
 
     def rows(self, substep: int) -> Rows:
@@ -100,10 +100,10 @@ class Setup(Component):
 
     @abstractmethod
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
-        """Return forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N at ``displacement`` ``(n_dof,)`` m.
+        """Return the forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N at ``displacement`` ``(n_dof,)`` m.
 
-        If ``takes_loads`` is false, ``axis_forces`` omits the force axes. ``displacement`` belongs to the Target
-        of the same step; another setup object may have converted this Target.
+        ``axis_forces`` omits the force axes if ``takes_loads`` is false. ``displacement`` belongs to the Target
+        of the same step. Another setup object may have converted this Target.
         """
 
     @abstractmethod
@@ -133,7 +133,7 @@ class Setup(Component):
 
 
 class SetupKernel(NamedTuple):
-    """Holds the stateless functions of a setup. They take tuples of floats, or work elementwise on arrays."""
+    """Stateless functions of a setup, which take tuples of floats or work elementwise on arrays."""
 
     constants: Function
     axes: Function
@@ -214,7 +214,7 @@ class SemiActiveOfKernel(SemiActive):
 
         step(constants, state, auxiliary, ground_acceleration, chance) -> state, inputs
 
-    ``auxiliary`` is the array of the auxiliary channels of a Measurement, ``chance`` a random number.
+    ``auxiliary`` is the array of the auxiliary channels of a Measurement, and ``chance`` is a random number.
     """
 
     KERNEL: ClassVar[Kernel]
@@ -262,7 +262,7 @@ class ForceController(Component):
     def step(self, target: float, measured: float, drift: float) -> float:
         """Return the next command (m) for the force ``target`` (N).
 
-        ``measured`` (N) is the force at the last sample, ``drift`` (m) the target of the coupled axis.
+        ``measured`` (N) is the force at the last sample, and ``drift`` (m) the target of the coupled axis.
         """
 
     @abstractmethod
@@ -280,7 +280,7 @@ class Compensator(Component):
     transport_in_lead: ClassVar[bool] = False
     """True if the scenario adds the port's transport delay to ``lead``, because the model omits this delay."""
     state_names: tuple[str, ...]
-    """Names of the values of :meth:`state`; ``alpha[0]`` belongs to axis 0."""
+    """Names of the values of :meth:`state`. ``alpha[0]`` belongs to axis 0."""
     state_units: Mapping[str, str] = {}
     """Unit of each quantity, by state name, e.g. ``alpha`` for ``alpha[0]``."""
     state_limits: Mapping[str, tuple[float, float]] = {}
@@ -293,24 +293,24 @@ class Compensator(Component):
         """End the process of :meth:`open` after the test. May be called at any time."""
 
     def rehearsed(self) -> Array:
-        """Return computing times (s) of trial commands; an empty array if this process computes the commands."""
+        """Return the computing times (s) of trial commands; empty if this process computes the commands."""
         return EMPTY
 
     @abstractmethod
     def step(self, target: Motion, measured: Array) -> Array:
-        """Return the command ``(n_axes,)`` m for target k; ``measured`` is the displacement (m) at sample k-1."""
+        """Return the command ``(n_axes,)`` m for target k. ``measured`` is the displacement (m) at sample k-1."""
 
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
-        """Variant of :meth:`step` with floats; returns commands in m, by axis."""
+        """Variant of :meth:`step` with floats that returns commands in m, by axis."""
         target = Motion(np.array(x), np.array(v), np.array(a), rests, preparing, np.array(force))
         commands: list[float] = self.step(target, np.array(measured)).tolist()
         return commands
 
     @abstractmethod
     def state(self) -> Sequence[float]:
-        """Return internal quantities for recording, in the order of ``state_names``."""
+        """Return the internal quantities for recording, in the order of ``state_names``."""
 
     def bound(self) -> Any:
         """Return the ``Bound`` (``control/compensators/per_axis.py``) of a compensator with kernels, or None."""

@@ -2,7 +2,7 @@
 """Decay rates of a specimen's inner states, and the integration increments that these rates require.
 
 Explicit Runge-Kutta of fourth order is stable if decay rate times increment is below 2.785. Bouc-Wen states
-decay faster at a higher velocity, so that an increment suited to a slow test can be unstable in a fast test.
+decay faster at a higher velocity, so an increment suited to a slow test can be unstable in a fast test.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Decay:
     def increments(self, velocity: float, duration: float, constant: bool = False) -> float:
         """Return the number of increments for ``duration`` (s) at up to ``velocity`` (m/s): an integer, or inf.
 
-        If the velocity is ``constant``, no increments are needed once the states have settled.
+        No increments are needed after the states have settled if the velocity is ``constant``.
         """
         times = self.times(velocity, duration)
         needed = (min(times, self.settling) if constant else times) / LONGEST

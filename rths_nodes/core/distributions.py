@@ -81,7 +81,7 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Kind:
-    """Describes a kind of distribution: ``numbers`` are the names of its parameters, and ``draw`` draws a value.
+    """Kind of distribution: ``numbers`` are the names of its parameters, and ``draw`` draws a value.
 
     ``refusal`` returns the reason why parameters are invalid, or an empty string.
     """

@@ -26,7 +26,7 @@ class Durations:
         self._count = 0
 
     def add(self, nanoseconds: int) -> None:
-        """Add a duration. Once the expected number is reached, each new duration overwrites the last."""
+        """Add a duration. Each new duration overwrites the last once the expected number is reached."""
         count = self._count
         self._items[count if count < self._room else -1] = nanoseconds
         self._count = count + 1
@@ -43,7 +43,7 @@ class Durations:
 
 
 def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
-    """Return mean, median, 99th and 99.9th percentile, and maximum of durations, s; NaN if there are no data.
+    """Return the mean, median, 99th and 99.9th percentile, and maximum of durations, s; NaN without data.
 
     ``counts`` are the frequencies of the durations, by default 1.
     """

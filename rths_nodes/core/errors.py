@@ -46,7 +46,7 @@ class ComponentError(RuntimeError):
 
 
 class Stopped(Exception):
-    """Raised if a test whose result is required has not finished; ``exit_code`` is the exit code of the test."""
+    """Raised if a test whose result is required has not finished. ``exit_code`` is the exit code of the test."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -96,7 +96,7 @@ def counted(count: float, noun: str) -> str:
 
 
 def printable(text: str, kept: str = "") -> str:
-    r"""Return ``text`` with escapes for all characters that are neither printable nor in ``kept``.
+    r"""Return ``text`` with escapes for characters neither printable nor in ``kept``.
 
     Terminal codes, line ends and marks of writing direction from other programs could otherwise change the
     displayed or recorded text.
@@ -126,7 +126,7 @@ def package_of(module: object) -> str:
 
 
 def raised_at(error: BaseException, module: str) -> str:
-    """Return file, line and function in the package of ``module`` that raised ``error``, or an empty string."""
+    """Return the file, line and function of ``module``'s package that raised ``error``, or an empty string."""
     location = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if package_of(frame.f_globals.get("__name__")) == package_of(module):
@@ -151,7 +151,7 @@ def located(source: Any, name: str = "") -> str:
 
 
 def unknown(path: str, kind: str, name: object, choices: Iterable[str]) -> ConfigError:
-    """Return the error for an unknown name; its message lists the known names and the closest match."""
+    """Return the error for an unknown name. Its message lists the known names and the closest match."""
     names = sorted(choices)
     beyond = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
     guess = difflib.get_close_matches(str(name), names, 1)

@@ -4,7 +4,7 @@
 Expressions are a subset of Python's arithmetic: numbers, quantities by name (``force.north``, ``force["north
 2"]``), ``+ - * /``, powers with small integer exponents, and FUNCTIONS. ``si(2, "kN/m")`` is a constant with a
 unit. Any other syntax is refused before compilation, so that an expression can neither loop nor access other data.
-Units are tracked, and incompatible sums are refused. Values are in SI units; undefined results are NaN.
+Units are tracked, and incompatible sums are refused. Values are in SI units. Undefined results are NaN.
 
 A unit is a product of named units, e.g. N/m and kN*mm, with a factor to SI and powers of metre, kilogram, second
 and volt.
@@ -253,7 +253,7 @@ def named(text: str) -> set[tuple[str, str]]:
 
 
 def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
-    """Return ``text`` with the owners of ``nouns`` renamed by ``names``; an invalid expression is unchanged."""
+    """Return ``text`` with the owners of ``nouns`` renamed by ``names``. An invalid expression is unchanged."""
     changes: list[tuple[int, int, str]] = []
     try:
         source = text.strip().encode()

@@ -94,7 +94,7 @@ TAIL = END_64 + LOCATOR + END + (1 << 16)
 
 
 class Row(NamedTuple):
-    """Describes an input or output named by the parameter ``key``. An empty ``quantity`` accepts any unit."""
+    """Input or output named by the parameter ``key``. An empty ``quantity`` accepts any unit."""
 
     key: str
     name: str
@@ -168,7 +168,7 @@ class Description:
         if isinstance(value, (int, float)) and kind is not bool:
             low, high = bounds_of(variable)
             least, most = (-LARGEST if low is None else low), (LARGEST if high is None else high)
-            if not least <= value <= most:  # also refuses nan
+            if not least <= value <= most:  # also refuses NaN
                 pairs = ((">=", low), ("<=", high))
                 bounds = [f"{sign} {b:g} {unit_name(variable)}".rstrip() for sign, b in pairs if b is not None]
                 raise ConfigError(f"{path}.{name} = {show(value)}: must be {' and '.join(bounds) or 'a number'}")
@@ -222,7 +222,7 @@ class Description:
         return float(base.factor)
 
     def lines(self, fed: Sequence[str], settings: Mapping[str, object]) -> list[str]:
-        """Return lines that describe the FMU: maker, variables, ``settings``, and inputs that are not ``fed``."""
+        """Return lines that describe the FMU: maker, variables, ``settings``, and inputs not ``fed``."""
         tool = f", by {self.model.generationTool}" if self.model.generationTool else ""
         keeps_state = self.simulation.canGetAndSetFMUstate
         state = "can be saved and restored" if keeps_state else "can be reset only by a new start"
@@ -277,7 +277,7 @@ def number_in(text: str | None) -> float | None:
 
 
 def directory_size(tail: bytes) -> int:
-    """Return the size of the directory from the last TAIL bytes of an archive; 0 if there is no end record."""
+    """Return the size of the directory from the last TAIL bytes of an archive; 0 without an end record."""
     plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
     end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
     if end < 0 or len(tail) < end + END:

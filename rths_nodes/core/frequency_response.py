@@ -28,7 +28,7 @@ def held(omega: Frequencies, rows: ArrayLike, output: ArrayLike, dt: float) -> C
     """Return the response ``(n,)`` of a sampled system with input c, state x ``(m,)`` and output y.
 
     The system is x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k and y_k = ``output`` [x_k, c_{k-1}, c_k]. ``rows`` are
-    [Phi, g_0, g_1] ``(m, m + 2)``; ``output`` is ``(m + 2,)``. The sample period is ``dt`` (s).
+    [Phi, g_0, g_1] ``(m, m + 2)``. ``output`` is ``(m + 2,)``. The sample period is ``dt`` (s).
     """
     step, out = np.asarray(rows, float), np.asarray(output, float)
     m, z = len(step), np.exp(1j * np.asarray(omega) * dt)

@@ -2,8 +2,8 @@
 """Files named by parameters: absolute paths, hashes of contents, and copies.
 
 A file is identified by the SHA-256 of its bytes. The hash of a Python program includes the contents and relative
-paths of the modules that the program imports from its folder or below. The program is not run to find these
-modules.
+paths of the modules that the program imports from its folder or below. These modules are found without running the
+program.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ FOLDER = "inputs"
 
 @dataclass(frozen=True)
 class Named:
-    """Refers to a file named by the parameter at ``place``. ``opens`` lists the files that a Python program opens.
+    """File named by the parameter at ``place``. ``opens`` lists the files that a Python program opens.
 
-    ``runs`` is true for programs of any kind, ``columns`` for files with columns of numbers.
+    ``runs`` is true for programs of any kind, and ``columns`` for files with columns of numbers.
     """
 
     place: str
@@ -53,7 +53,7 @@ class Named:
     def _read(self) -> tuple[dict[str, bytes], str, str]:
         """Return the contents of the file and of its further files, by path relative to their common folder.
 
-        The second result is the path of the file itself. The third result is the hash of the contents.
+        The other results are the path of the file itself and the hash of the contents.
         """
         main = Path(self.absolute(Path()))
         try:
@@ -82,7 +82,7 @@ class Named:
             return self.path
 
     def copy(self, folder: Path) -> str:
-        """Return the path of the read-only copy in ``folder/<hash>``; create a missing copy.
+        """Return the path of the read-only copy in ``folder/<hash>``. Create a missing copy.
 
         Raises ConfigError if the copy has changed, or cannot be written.
         """
@@ -176,7 +176,7 @@ def contained(data: object) -> object:
 
 
 def modules_of(program: Path) -> dict[Path, bytes]:
-    """Return contents of ``program`` and its imported modules, by path. Raises the errors of ``read_bytes``."""
+    """Return the contents of ``program`` and its imported modules by path. Raises the errors of ``read_bytes``."""
     folder = program.parent
     contents = {program: read_bytes(program, LARGEST_MODULE)}
     waiting: list[tuple[Path, tuple[str, ...]]] = [(program, ())]

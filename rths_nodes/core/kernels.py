@@ -3,9 +3,9 @@
 
     step(constants, state, inputs) -> state, outputs
 
-``constants`` depend on parameters and time step. ``state`` changes from sample to sample; it is a NamedTuple if
+``constants`` depend on parameters and time step. ``state`` changes from sample to sample. It is a NamedTuple if
 code reads fields by name. Both tuples contain floats, ints, bools, float arrays, and nested tuples. A step unpacks
-both tuples in its first line. It returns a plain tuple in the order of the state; a NamedTuple takes twice the
+both tuples in its first line. It returns a plain tuple in the order of the state. A NamedTuple takes twice the
 time. A step uses ``+ - * /``, comparisons and ``core/arithmetic.py``, but not ``math``, ``self``, strings or
 exceptions. Sample and step numbers (k, i, substep) are arguments, never state.
 
@@ -44,7 +44,7 @@ GUARD = "guard"
 
 
 class Kernel(NamedTuple):
-    """Holds functions of a component: ``constants`` from parameters and dt (s), state at ``rest``, and ``step``.
+    """Functions of a component: ``constants`` from parameters and dt (s), the state at ``rest``, and ``step``.
 
     >>> from rths_nodes.core import Kernel, no_state
     >>> def lead(k, s, x, v, a, m, f, rests, preparing):
@@ -65,7 +65,7 @@ def no_state(constants: object) -> tuple[()]:
 
 
 def inherits(cls: type, base: type, *methods: str) -> bool:
-    """Return whether a class inherits ``methods`` from ``base``; guards (``component_guard.py``) are ignored."""
+    """Return whether a class inherits ``methods`` from ``base``. Guards (``component_guard.py``) are ignored."""
     return all(unguarded(getattr(cls, name)) is getattr(base, name) for name in methods)
 
 
@@ -89,7 +89,7 @@ def advance_of(
     """Return a fourth-order Runge-Kutta step ``advance(k, s, h, x0, v0, x1, v1, x2, v2) -> s``.
 
     k are the constants, s is the state, and h the increment (s). The inputs x and v are given at start (0), middle
-    (1) and end (2). For a specimen they are displacement (m) and velocity (m/s); for an actuator both are the
+    (1) and end (2). For a specimen they are displacement (m) and velocity (m/s). For an actuator both are the
     command (m). ``rate(k, s, x, v)`` returns the rates of the state. The defaults of ``along`` and ``along_mean``
     advance tuples of floats.
     """
@@ -97,7 +97,7 @@ def advance_of(
     def advance(
         k: object, s: object, h: float, x0: float, v0: float, x1: float, v1: float, x2: float, v2: float
     ) -> object:
-        """Classical Runge-Kutta step."""
+        """Make a classical Runge-Kutta step."""
         half = 0.5 * h
         a = rate(k, s, x0, v0)
         b = rate(k, along(s, half, a), x1, v1)

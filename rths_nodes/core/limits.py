@@ -96,7 +96,7 @@ class OfExpression(Level):
 
 
 class Reading(NamedTuple):
-    """Holds the measured displacement (m), measured force (N), command (m) and target (m) of an axis at a sample.
+    """Measured displacement (m), measured force (N), command (m) and target (m) of an axis at a sample.
 
     ``tracked`` (m) is the displacement from the zero of the test, for comparison with the target.
     """
@@ -112,9 +112,9 @@ PREVIOUS = "previous"
 
 
 class AxisQuantity(NamedTuple):
-    """Describes a quantity of an axis: the value ``reading`` minus the value ``minus`` of the same sample.
+    """Quantity of an axis: the value ``reading`` minus the value ``minus`` of the same sample.
 
-    If ``minus`` is PREVIOUS, the previous ``reading`` is subtracted. A difference in a unit per second is
+    The previous ``reading`` is subtracted if ``minus`` is PREVIOUS. A difference in a unit per second is
     multiplied by the sampling rate. ``level`` is the class of the quantity's levels, or None if only expressions
     use the quantity. If ``level`` is :class:`Disagreement`, the value of an auxiliary channel is subtracted.
     ``limit`` is the name of the limit of this quantity. ``noise`` is the sensor whose noise the quantity contains.
@@ -183,10 +183,10 @@ class Levels:
 
 
 class RigQuantity(NamedTuple):
-    """Describes a quantity of the rig: ``counted`` samples, in a row or as a fraction of the last second.
+    """Quantity of the rig: ``counted`` samples, in a row or as a fraction of the last second.
 
     ``counted`` is a function of the flags of Command and Measurement. It returns whether the sample is counted, or
-    None to leave the number of samples in a row unchanged. In messages ``reason`` follows the value.
+    None to leave the count in a row unchanged. In messages ``reason`` follows the value.
     """
 
     unit: str
@@ -260,7 +260,7 @@ WIDEST = {"stroke": 100.0, "velocity": 1e3, "force": 1e9}
 class Limits:
     """Limits of one axis. Stroke, velocity and force depend on the rig and have no defaults.
 
-    Finite bounds of these three limits ensure that none of them can be switched off and that every safe stop ends.
+    Finite bounds of these three limits ensure that none can be switched off and that every safe stop ends.
     """
 
     stroke: float = number(
@@ -311,7 +311,7 @@ class Limits:
         return self.force_rate is not None
 
     def validate(self, path: str) -> None:
-        """Raise ConfigError for a level that has no effect because it is above the limit of the same quantity."""
+        """Raise ConfigError for a level without effect because it is above the limit of the same quantity."""
         for name, level in ({} if self.levels is None else self.levels.in_effect()).items():
             key = QUANTITIES[name].limit
             limit: float | None = getattr(self, key) if key else None
@@ -370,8 +370,8 @@ def way_left(position: float, step: float, stroke: float) -> float:
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:
     """Return a list of axis indices for each group of axes that stop together.
 
-    Axes with the same number in ``groups`` form a group. Force axes stop alone. If ``groups`` is empty, every axis
-    stops alone.
+    Axes with the same number in ``groups`` form a group. Force axes stop alone. Every axis stops alone if
+    ``groups`` is empty.
     """
     together: dict[int, list[int]] = {}
     for axis, limit in enumerate(limits):

@@ -51,7 +51,7 @@ def table(cls: type) -> list[Row]:
 
 
 def sections(cls: type, path: str = "") -> Iterator[tuple[str, type]]:
-    """Yield path (``axes.NAME.limits``) and class of each section in ``cls`` that has no type, outermost first."""
+    """Yield the path (``axes.NAME.limits``) and class of each section without type in ``cls``, outermost first."""
     for name, spec in declared(cls).items():
         if spec.cls is not None:
             section = join(path, name) + (f".{ANY}" if spec.kind == "sections" else "")

@@ -7,7 +7,7 @@ params`` and the generated parameter pages.
 
 A ``Params`` class checks its own fields in ``validate``. Checks against the rest of the scenario belong to the
 other methods of :class:`ChecksScenario`, which receive a :class:`TestContext` and never the scenario itself. For
-each family, a class holds the defaults of optional attributes; the registry adds these to the components.
+each family, a class holds the defaults of optional attributes. The registry adds these to the components.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
 AnyParams: TypeAlias = Any
-"""``Params`` of any component; subclasses annotate their own class."""
+"""``Params`` of any component. Subclasses annotate their own class."""
 
 
 class OfComponent:
@@ -140,12 +140,12 @@ def _field(kind: str, doc: str, default: object, unit: str = "", **further: Any)
 
 
 def number(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
-    """Declare a float, optional if ``default=None``. Only integers are converted; NaN and inf are refused."""
+    """Declare a float, optional if ``default=None``. Only integers are converted. NaN and inf are refused."""
     return _field("number", doc, default, unit, **bounds)
 
 
 def integer(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
-    """Declare an integer; fractions are refused."""
+    """Declare an integer. Fractions are refused."""
     return _field("integer", doc, default, unit, **bounds)
 
 
@@ -177,7 +177,7 @@ def flag(doc: str, default: object = attrs.NOTHING, **further: Any) -> Field:
 
 
 def vector(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
-    """Declare a list of floats, stored as a tuple; bounds apply to each float."""
+    """Declare a list of floats, stored as a tuple. Bounds apply to each float."""
     return _field("vector", doc, default, unit, **bounds)
 
 
@@ -192,7 +192,7 @@ def matrix(doc: str, unit: str = "", default: object = attrs.NOTHING, large: boo
 
 
 def component(family: str, doc: str, default: object = attrs.NOTHING, after: str = "") -> Field:
-    """Declare a section with a ``type`` of ``family``; its value is the Params of this component.
+    """Declare a section with a ``type`` of ``family``. Its value is the Params of this component.
 
     ``default`` is None for an optional section, otherwise the data of an omitted section. ``after`` names the
     field of the component whose output is the input of this component.
@@ -201,14 +201,14 @@ def component(family: str, doc: str, default: object = attrs.NOTHING, after: str
 
 
 def components(family: str, doc: str) -> Field:
-    """Declare a mapping of names to sections with a ``type`` of ``family``; by default empty."""
+    """Declare a mapping of names to sections with a ``type`` of ``family``, by default empty."""
     return _field("components", doc, attrs.Factory(dict), family=family)
 
 
 def section(cls: type, doc: str, default: object = attrs.NOTHING) -> Field:
-    """Declare a section without a ``type``; its value is an instance of ``cls``.
+    """Declare a section without a ``type``. Its value is an instance of ``cls``.
 
-    If ``cls`` has no required parameters, the ``default`` is an instance with all defaults.
+    The ``default`` is an instance with all defaults if ``cls`` has no required parameters.
     """
     if default is attrs.NOTHING and not required_names(cls):
         default = attrs.Factory(cls)
@@ -216,12 +216,12 @@ def section(cls: type, doc: str, default: object = attrs.NOTHING) -> Field:
 
 
 def sections(cls: type, doc: str, optional: bool = False) -> Field:
-    """Declare a mapping of names to instances of ``cls``; unless ``optional``, at least one is required."""
+    """Declare a mapping of names to instances of ``cls``. At least one is required unless ``optional``."""
     return _field("sections", doc, attrs.Factory(dict) if optional else attrs.NOTHING, cls=cls)
 
 
 def mapping(doc: str) -> Field:
-    """Declare a mapping of names to plain values; by default empty."""
+    """Declare a mapping of names to plain values, by default empty."""
     return _field("mapping", doc, attrs.Factory(dict))
 
 
@@ -275,7 +275,7 @@ def unchanged(displacement: Array, velocity: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class TestContext:
-    """Holds the data of a test for checks of parameters. Values by axis are in the order of ``axes``."""
+    """Data of a test for checks of parameters. Values by axis are in the order of ``axes``."""
 
     __test__: ClassVar[bool] = False  # not a test case of pytest
 
@@ -344,10 +344,10 @@ class TestContext:
 
 
 class ChecksScenario:
-    """Provides default implementations of the optional methods of a ``Params`` class."""
+    """Default implementations of the optional methods of a ``Params`` class."""
 
     def validate(self, path: str) -> None:
-        """Raise ConfigError for contradictory fields; ``path`` is the path of the component in the scenario."""
+        """Raise ConfigError for contradictory fields. ``path`` is the path of the component in the scenario."""
 
     def spans(self) -> Mapping[str, float]:
         """Return the length of history (s) that the component needs, by parameter. A shorter test is refused."""
@@ -360,7 +360,7 @@ class ChecksScenario:
     def fits(self, test: TestContext) -> None:
         """Raise ConfigError for a test in which the component cannot work.
 
-        The message begins with the parameter, e.g. ``watchdog = 0.001 s: must be ...``; the caller adds a path.
+        The message begins with the parameter, e.g. ``watchdog = 0.001 s: must be ...``. The caller adds a path.
         """
 
     def cautions(self, test: TestContext) -> list[str]:
@@ -372,9 +372,9 @@ class ChecksScenario:
         return []
 
     def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
-        """Return a group number for each axis of a setup; axes with the same number must stop together.
+        """Return a group number for each axis of a setup. Axes with the same number must stop together.
 
-        The setup moves the first ``n_moved`` axes; the other axes are controlled by force.
+        The setup moves the first ``n_moved`` axes. The other axes are controlled by force.
         """
         return (0,) * n_axes
 
@@ -391,7 +391,7 @@ def _add_members(cls: type, source: type) -> None:
 
 
 class OfParams(ChecksScenario):
-    """Declares attributes of every ``Params``. A parameter of the same name takes precedence."""
+    """Attributes of every ``Params``. A parameter of the same name takes precedence."""
 
     type_name: ClassVar[str]
     cannot_be_built: str = ""
@@ -509,7 +509,7 @@ def complete(family: str, component: Any) -> None:
 
 
 def recorded(family: str, kind: str, values: Mapping[str, object], reason: str) -> object:
-    """Return unchecked parameters of a recorded component of type ``kind`` that cannot be built here.
+    """Return the unchecked parameters of a recorded component of type ``kind`` that cannot be built here.
 
     ``registry.class_of`` refuses these parameters with the ``reason``.
     """

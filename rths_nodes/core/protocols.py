@@ -3,9 +3,9 @@
 
 A *component* has a frozen ``Params`` class. Its constructor checks parameters, allocates memory and factorises
 matrices. ``step`` does only arithmetic, and ``reset()`` restores the initial state exactly. Components share no
-state, so that two of them may run in parallel (``step_warm_up``). All units are SI. Arrays have the shape
+state, so two of them may run in parallel (``step_warm_up``). All units are SI. Arrays have the shape
 ``(n_axes,)`` or ``(n_dof,)``. A component of one axis (actuator, specimen) uses plain floats, which are faster. A
-returned array is valid until the component's next ``step``; copy the array to keep it.
+returned array is valid until the component's next ``step``. Copy the array to keep it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from rths_nodes.core.simulators import Specimen as Specimen
 
 
 class StepMatrices(NamedTuple):
-    """Holds the matrices of one step of an integrator: y_{i+1} = A y_i + B f_i, (x, v, a) = C y_i + D f_i.
+    """Matrices of one step of an integrator: y_{i+1} = A y_i + B f_i, (x, v, a) = C y_i + D f_i.
 
-    The state of the integrator is y ``(m,)``, the measured force f ``(n_dof,)`` N. x, v, a ``(3 n_dof,)`` are
-    displacement (m), velocity (m/s) and acceleration (m/s^2) of Target i+1 for small motions. The fields contain
-    A, B, C and D.
+    The state of the integrator is y ``(m,)``, and the measured force is f ``(n_dof,)`` N. x, v, a ``(3 n_dof,)``
+    are displacement (m), velocity (m/s) and acceleration (m/s^2) of Target i+1 for small motions. The fields
+    contain A, B, C and D.
     """
 
     onward: Array
@@ -51,7 +51,7 @@ class StepMatrices(NamedTuple):
 
 
 class GroundMotion(Protocol):
-    """Provides the excitation as a function of time.
+    """Excitation as a function of time.
 
     The class attribute ``proportional_to`` of ``Params`` names the parameter to which all values are proportional.
     Without this attribute a test cannot be run at a reduced level.
@@ -62,7 +62,7 @@ class GroundMotion(Protocol):
     def __init__(self, params: object, seed: int) -> None: ...
 
     def sample(self, times: Array) -> Array:
-        """Return values at ``times`` (s), shape ``(len(times),)``, in m/s^2, or in m if used as a displacement."""
+        """Return the values ``(len(times),)`` at ``times`` (s), in m/s^2, or in m if used as a displacement."""
         ...
 
 
@@ -73,7 +73,7 @@ class StructuralForce(Protocol):
 
 
 class RestoringForce(StructuralForce, Protocol):
-    """Provides a restoring force as a component; each degree of freedom has its own force."""
+    """Restoring force as a component. Each degree of freedom has its own force."""
 
     Params: ClassVar[type]
     initial_stiffness: float
@@ -90,12 +90,12 @@ class Damping(Protocol):
     def __init__(self, params: object) -> None: ...
 
     def matrix(self, mass: Array, stiffness: Array) -> Array:
-        """Return damping ``(n_dof, n_dof)`` N s/m, symmetric, from mass (kg) and stiffness (N/m)."""
+        """Return the symmetric damping ``(n_dof, n_dof)`` N s/m for a mass (kg) and stiffness (N/m)."""
         ...
 
 
 class Structure(Protocol):
-    """Holds a numerical substructure: mass (kg), damping (N s/m), stiffness (N/m) and influence ``(n_dof,)``.
+    """Numerical substructure: mass (kg), damping (N s/m), stiffness (N/m) and influence ``(n_dof,)``.
 
     Matrices are ``(n_dof, n_dof)``, sparse if large (``mechanics/structure.py``). The ``experimental_`` matrices
     are known values of the physical part, or zero if unknown. The whole structure is the sum of both parts.
@@ -139,8 +139,8 @@ class Integrator(Protocol):
     the experimental substructure at the current step, and advances to the next step. Arrays are ``(n_dof,)``.
 
     An integrator in this process inherits from this class and implements ``step`` and ``reset``. An integrator in
-    another process or on a network declares itself ``external``; it connects in ``open``, not in its constructor.
-    ``step`` may block; a real-time loop checks ``ready`` first.
+    another process or on a network declares itself ``external``. It connects in ``open``, not in its constructor.
+    ``step`` may block, so a real-time loop checks ``ready`` first.
     """
 
     Params: ClassVar[type]
@@ -223,11 +223,11 @@ WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
 
 @dataclass(frozen=True)
 class FarEnd:
-    """Holds the limits reported by the far end of a port. Arrays have one value per axis.
+    """Limits reported by the far end of a port. Arrays have one value per axis.
 
     Stroke is in m, velocity in m/s, deceleration in m/s^2, and force in N. ``error`` (m) limits the difference
     between command and measured displacement; inf means no limit. If commands are missing, the far end
-    extrapolates for ``bridged`` samples and then brakes. The session ends after ``watchdog`` samples with no
+    extrapolates for ``bridged`` samples and then brakes. The session ends after ``watchdog`` samples without
     command.
     """
 
@@ -242,7 +242,7 @@ class FarEnd:
 
 @dataclass(frozen=True)
 class ReportedState:
-    """Holds a Measurement of the far end, the number of the newest received command, and the reason for a stop."""
+    """Measurement of the far end, number of the newest received command, and reason for a stop."""
 
     measured: Measurement
     newest: int
@@ -250,13 +250,13 @@ class ReportedState:
 
 
 class Listener(Protocol):
-    """Receives the states of an open session; sends no commands.
+    """Receives the states of an open session, but sends no commands.
 
     ``multiprocessing`` can pickle a listener with its socket. The listener can thus outlive the driving process.
     """
 
     def states(self, seconds: float) -> list[ReportedState]:
-        """Return the states received since the last call; if there are none, wait up to ``seconds``."""
+        """Return the states received since the last call, or wait up to ``seconds`` for a state."""
         ...
 
     def stop(self) -> None:
@@ -266,7 +266,7 @@ class Listener(Protocol):
 
 
 class OfPort(Protocol):
-    """Declares optional members; ``laboratory/ports/wrappers.py`` adds them to ports of other packages."""
+    """Optional members, which ``laboratory/ports/wrappers.py`` adds to ports of other packages."""
 
     follows_rig: bool = False
     """True if the rig sets the ticks: the port sends Commands without delay and calls ``pacer`` at each tick."""
@@ -321,7 +321,7 @@ class OfPort(Protocol):
 
 
 class Readback(Protocol):
-    """Declares readings of an open port, with defaults for ports that lack them."""
+    """Readings of an open port, with defaults for ports that lack them."""
 
     @property
     def active_command(self) -> Array | None:

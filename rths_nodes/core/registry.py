@@ -92,7 +92,7 @@ def name_of(component: Kernel | Function) -> str:
 def add(family: str, component: Any, path: str = "") -> str:
     """Add a component of the running program: a class, a kernel or its step. Return the component's name.
 
-    The component replaces an earlier component of the same name; a scenario with the replaced component is
+    The component replaces an earlier component of the same name. A scenario with the replaced component is
     refused. Raises ConfigError if the component is invalid or has the name of a shipped or installed component.
     """
     where = path or family
@@ -131,12 +131,12 @@ def named(family: str, component: object, path: str = "") -> str:
 
 
 def added() -> list[tuple[str, object]]:
-    """Return families and components that the running program has added, for its child processes."""
+    """Return the families and components that the running program has added, for its child processes."""
     return [(family, component) for (family, _), (component, _) in _added.items()]
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return an identifier of this process and the added components in ``parts``; empty if there are none."""
+    """Return an identifier of this process and the added components in ``parts``, or an empty string."""
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -159,7 +159,7 @@ def _load(family: str, name: str) -> object:
 def load(family: str, name: object, path: str = "") -> Any:
     """Return the component class ``name`` of ``family``. Raises ConfigError for an unknown name.
 
-    If ``name`` is a class or a kernel, add this component first.
+    Add the component first if ``name`` is a class or a kernel.
     """
     if is_component(name):
         name = add(family, name, path)

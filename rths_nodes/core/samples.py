@@ -24,7 +24,7 @@ FLAG_SLIPPED = 2
 FLAG_SATURATED = 4
 FLAG_TRIPPED = 8
 FLAG_SOFT_START = 16
-"""Prescribed motion before the test. Compensators may adapt during this motion; indices exclude it."""
+"""Prescribed motion before the test. Compensators may adapt during this motion. Indices exclude it."""
 FLAG_RESTING = 32
 """The soft start fades out. Compensators do not adapt, because this motion is not informative."""
 FLAG_SLOWED = 64
@@ -98,7 +98,7 @@ class Target:
 class Command:
     """Command k: target (after ramp and setup) and command (after compensation), ``(n_axes,)`` m.
 
-    ``control_mode`` has one byte per axis, MODE_DISPLACEMENT or MODE_FORCE; if there are no bytes, all axes
+    ``control_mode`` has one byte per axis, MODE_DISPLACEMENT or MODE_FORCE; without bytes, all axes
     are in displacement mode. In force mode target and command are in N.
     """
 

@@ -16,8 +16,8 @@ one specimen, is
 
     step(constants, state, command, auxiliary) -> state, (displacement, velocity, force, channels)
 
-with arrays ``(n_axes,)``. ``auxiliary`` is the array of the auxiliary inputs, ``channels`` the array of the
-measured auxiliary channels.
+with arrays ``(n_axes,)``. The arrays ``auxiliary`` and ``channels`` hold the auxiliary inputs and the measured
+auxiliary channels.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rths_nodes.core.samples import EMPTY, Array
 
 
 class SpecimenKernel(NamedTuple):
-    """Holds ``constants`` from parameters, states at ``rest``, and functions ``force`` (N) and ``rate``."""
+    """``constants`` from parameters, the states at ``rest``, and the functions ``force`` (N) and ``rate``."""
 
     constants: Function
     rest: Callable[..., tuple[float, ...]]
@@ -144,18 +144,18 @@ class Actuator:
         raise NotImplementedError(f"{cls.__name__}: the class must have a kernel, or its own method step")
 
     def reset(self) -> None:
-        """Return to rest at zero displacement and zero command."""
+        """Return the actuator to rest at zero displacement and zero command."""
         self.state = self._kernel.rest(self.constants)
         self.displacement = self.velocity = self.force = 0.0
 
     def step(self, command: float) -> None:
-        """Advance by one sample; ``command`` (m) is the command at the end of the sample."""
+        """Advance by one sample. ``command`` (m) is the command at the end of the sample."""
         self.state, (self.displacement, self.velocity, self.force) = self._kernel.step(
             self.constants, self.state, command
         )
 
     def bound(self) -> tuple[Kernel, object]:
-        """Return a kernel and its constants. If the class has its own ``step``, the kernel calls this method."""
+        """Return a kernel and its constants. The kernel calls the class's own ``step``, if any."""
         if inherits(type(self), Actuator, "step"):
             return self._kernel, self.constants
         return ACTUATOR_OBJECT, self
@@ -184,7 +184,7 @@ def still(n_axes: int) -> Shown:
 
 
 class RigKernel(NamedTuple):
-    """Holds the functions of a ``Kernel``, and ``shown(constants, state)`` for the results at rest."""
+    """Functions of a ``Kernel``, and ``shown(constants, state)`` for the results at rest."""
 
     constants: Function
     rest: Function
@@ -224,7 +224,7 @@ class Rig:
 
     @classmethod
     def at_commands(cls, params: AnyParams) -> object | None:
-        """Return parameters of a rig with the same specimen and ideal actuators.
+        """Return the parameters of a rig with the same specimen and ideal actuators.
 
         Return None if the specimen cannot be separated from its actuators, or if the force of the specimen
         depends on acceleration.

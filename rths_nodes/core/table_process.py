@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process that reads a MATLAB, HDF5 or netCDF file, run by ``core/child_program.py`` with the task as JSON.
 
-Damaged files can crash the libraries or exhaust the memory; then only this process ends. The process writes one
+Damaged files can crash the libraries or exhaust the memory. Only this process then ends. The process writes one
 line of JSON to the descriptor ``out``, then the numbers as float64. This file imports nothing from the package.
 """
 
@@ -163,7 +163,7 @@ def dataset(item: Dataset, field: str | None) -> tuple[NDArray[np.float64], str]
 
 
 def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> tuple[NDArray[np.float64], str]:
-    """Return the numbers and their unit. Numbers are scaled as netCDF prescribes; missing values are NaN."""
+    """Return the numbers and their unit. Numbers are scaled as netCDF prescribes. Missing values are NaN."""
     values = np.array(raw, float)
     for name in ATTRIBUTES[:2]:
         if name in attributes:

@@ -61,7 +61,7 @@ LONGEST_HEAD = 16 << 20
 
 
 class Contents(NamedTuple):
-    """Holds real numbers and units by name, and the reasons why other values are not read.
+    """Real numbers and units by name, and the reasons why other values are not read.
 
     ``repeated`` maps each name shared by several columns to the positions of these columns, from 1.
     """
@@ -73,7 +73,7 @@ class Contents(NamedTuple):
 
 
 class Table:
-    """Provides columns of a file by name. Raises ConfigError if it is unreadable or exceeds ``most`` bytes."""
+    """Columns of a file by name. Raises ConfigError if the file is unreadable or exceeds ``most`` bytes."""
 
     def __init__(self, path: Path, most: int = LARGEST) -> None:
         self.path = path
@@ -221,7 +221,7 @@ def even_step(times: Array, lines: Sequence[int] | None = None) -> tuple[float, 
     digits = max(9, 3 + math.ceil(math.log10(max(1.0, largest / widest))))
     raise ConfigError(
         f"the time column is not uniform: {row} {n} is {gaps[odd]:.4g} s after the previous {row}, at "
-        f"{times[odd + 1]:.{digits}g} s; the times must rise in even steps; most steps are {usual:.4g} s"
+        f"{times[odd + 1]:.{digits}g} s. The times must rise in even steps; most steps are {usual:.4g} s"
     )
 
 
@@ -333,7 +333,7 @@ def read_binary(path: Path, most: int = LARGEST) -> Contents:
     """Return numbers by name: ``s.x`` or ``s(2).x`` for elements of structs, ``c{2}`` for elements of cell arrays.
 
     Raises ValueError for a file that is damaged, exceeds ``most`` bytes (TooLarge) or refers to data in other
-    files. Raises OSError if the file cannot be read. Raises ConfigError for HDF5 if h5py is not installed.
+    files, OSError for an unreadable file, and ConfigError for HDF5 without h5py.
     """
     head = read_head(path, MATLAB_HEADER + len(HDF5), most)
     if not head:

@@ -47,7 +47,7 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
 
 
 def read_head(path: str | os.PathLike[str], count: int, most: float = math.inf) -> bytes:
-    # without O_NONBLOCK opening a pipe or a device could block for ever
+    # without O_NONBLOCK opening a pipe or a device could block forever
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         status = os.fstat(descriptor)
@@ -84,7 +84,7 @@ def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return inode, size and times of a file. Raises OSError for a missing file, ValueError for a bad path."""
+    """Return the inode, size and times of a file. Raises OSError if it is missing, ValueError for a bad path."""
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
@@ -94,7 +94,7 @@ def reason(error: Exception) -> str:
 
 
 def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
-    """Write named columns as CSV with all digits; NaN becomes an empty cell. Raises OSError if writing fails."""
+    """Write named columns as CSV with all digits. NaN becomes an empty cell. Raises OSError if writing fails."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns)
@@ -149,7 +149,7 @@ def number_of(cell: str) -> float:
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[list[float]]:
-    """Return the numbers of a CSV file, row by row. Blank lines and lines that begin with # are skipped.
+    """Return the numbers of a CSV file, row by row. Blank lines and comments (#) are skipped.
 
     Raises the errors of :func:`read_text`, and ValueError for an invalid number.
     """

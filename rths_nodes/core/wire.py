@@ -2,7 +2,7 @@
 """Messages as CDR bytes, little endian. The ``.msg`` texts in ``msg/`` define the layouts.
 
 The field ``run`` of a message contains the mark of its run, and follows a header with an empty ``frame_id``.
-Length and position of the mark are constant, so that layouts are constant and a node can compare the mark first.
+The mark has a constant length and position, so layouts are constant and a node can compare the mark first.
 
 A message of bounded arrays has a constant layout once the lengths of its arrays are fixed. One precompiled
 ``struct`` packs and unpacks a sample in about 2 us (:class:`Codec`); rclpy's typed conversion takes 20 us. Padding
@@ -51,7 +51,7 @@ def mark_of(run_id: str, salt: str = "") -> str:
 
 
 class RunMark:
-    """Holds the mark of the run; ``mark`` is empty until the node knows the run.
+    """Mark of the run. ``mark`` is empty until the node knows the run.
 
     ``field`` contains the bytes at ``FIELD_AT`` of every message of the run. Until the run is known, ``field`` is
     a placeholder that matches no message.
@@ -102,7 +102,7 @@ def definition(message: str) -> str:
 
 @cache
 def fields_of(text: str) -> tuple[tuple[str, str, int], ...]:
-    """Return name, type and largest array length (0 for a scalar) of each field that ``text`` defines."""
+    """Return the name, type and largest array length (0: scalar) of each field that ``text`` defines."""
     matches = filter(None, map(FIELD.match, text.partition(SEPARATOR)[0].splitlines()))
     return tuple(
         (match["name"], match["type"], int(match["bound"] or UNBOUNDED) if match["array"] else 0)

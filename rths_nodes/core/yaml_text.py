@@ -182,7 +182,7 @@ _Loader.yaml_constructors = {
 
 
 def parse(source: str, origin: str) -> Any:
-    """Parse YAML text. Raises ConfigError for invalid text; the message begins with ``origin``."""
+    """Parse YAML text. Raises ConfigError, which begins with ``origin``, for invalid text."""
     if len(source) > LARGEST_TEXT:
         raise ConfigError(f"{origin}: the text has {len(source)} characters: must be <= {size_of(LARGEST_TEXT)}")
     try:

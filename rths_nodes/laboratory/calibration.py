@@ -224,7 +224,7 @@ class OnRig:
     force_command: ForceChannel | None = section(
         ForceChannel, "command in N to a controller that closes a force loop; default: none", None
     )
-    valve: str = text("maker, type and serial number of the servo-valve", "")
+    valve: str = text("maker, type and serial number of the servovalve", "")
     similitude: Similitude = section(Similitude, "ratios of the structure to a scaled specimen")
     elastic_limit: float | None = number(
         "largest displacement from the zero of the test that does not damage the specimen in a rehearsal",
@@ -352,7 +352,7 @@ class RigAxis(OnRig):
 
 
 class Gains(NamedTuple):
-    """Signed factors from numbers of the port to SI units for one axis: displacement and command in m, force in N.
+    """Signed factors that convert numbers of one axis of the port to SI units: m, or N for the force.
 
     ``newtons`` is the factor for commands in N. It equals ``command`` if the rig has no channel ``force_command``.
     """
@@ -391,7 +391,7 @@ class Calibration:
     newtons: Array
 
     def __init__(self, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> None:
-        """Build the conversion for ``axes`` of a rig. ``auxiliary`` contains None for each channel in SI units."""
+        """Build the conversion for ``axes`` of a rig. ``auxiliary`` holds None for each channel in SI units."""
         rows = [axis.rig_axis for axis in axes.values()]
         self.home = sorted(range(len(rows)), key=lambda index: rows[index].number)
         self.seats = [self.home.index(index) for index in range(len(rows))]
@@ -473,7 +473,7 @@ def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def channels_of(names: Sequence[str], channels: Mapping[str, Channel]) -> tuple[Channel | None, ...]:
-    """Return the entry of ``channels`` for each of a port's ``names``; None for a name without an entry.
+    """Return the entry of ``channels`` for each of a port's ``names``, or None.
 
     A name can contain a unit, such as ``pressure [bar]``. Raises ConfigError if the port lacks a channel or uses a
     different unit.

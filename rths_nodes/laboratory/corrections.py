@@ -5,8 +5,8 @@ The force is positive if it opposes a positive displacement. The load cell measu
 
     measured = specimen + m a + F_c tanh(v / v_s)
 
-m is the mass of a fixture between load cell and specimen, and a its acceleration (a separate channel). F_c is the
-friction, v_s the smoothing velocity, and v the difference quotient of the measured displacement. A Butterworth
+m is the mass of a fixture between load cell and specimen, and a is its acceleration (a separate channel). F_c is
+the friction, v_s the smoothing velocity, and v the difference quotient of the measured displacement. A Butterworth
 low-pass filter follows; the rig file declares its delay. The uncorrected force becomes an auxiliary channel, and
 limits apply to this force.
 """
@@ -181,7 +181,7 @@ def friction_of(corrections: Corrections, channels: Sequence[str], path: str) ->
 
 
 def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return pairs (index in ``axes``, index in ``names``) for axes whose force is corrected.
+    """Return the pairs (index in ``axes``, index in ``names``) for axes whose force is corrected.
 
     The index in ``names`` belongs to the channel of the uncorrected force.
     """

@@ -5,8 +5,8 @@ The mode in the Command of an axis determines whether the axis is held at a disp
 change of mode does not move the axis. A force loop starts at the commanded position. When the loop ends, the axis
 keeps its last position and then follows only changes of its Commands.
 
-The loop stops if it would move the axis beyond its stroke or faster than its velocity limit, or if the correction
-by feedback exceeds ``largest_correction``. The axis is then held. The reason in ``breach`` trips the test.
+The loop stops if a command would exceed the stroke or the velocity limit of the axis, or if the correction by
+feedback exceeds ``largest_correction``. The axis is then held. The reason in ``breach`` trips the test.
 """
 
 from __future__ import annotations

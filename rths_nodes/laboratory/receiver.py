@@ -145,11 +145,11 @@ def library() -> ctypes.CDLL:
 
 
 class Receiver:
-    """Runs the compiled receiver for one session. ``limits`` has one entry per axis; ``dt`` is the period, s.
+    """Runs the compiled receiver for one session. ``limits`` has one entry per axis. ``dt`` is the period, s.
 
     At most ``bridged`` missing samples are extrapolated along the slope. The session ends after ``watchdog``
     samples without a command, or after ``persistence`` consecutive samples that violate a limit of force or error.
-    ``flags`` are flags of ``datagrams``. ``inputs`` and ``channels`` are numbers of auxiliary inputs and channels.
+    ``flags`` are flags of ``datagrams``. ``inputs`` and ``channels`` count the auxiliary inputs and channels.
     Axes with the same number in ``groups`` stop together. ``units`` are the units of measured displacements,
     expressed in units of commands. ``metres`` are command units per metre. ``loads`` are the force loops of the
     controller, which may take ``switching`` samples to change a mode. ``position`` (m) is the initial position.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channels of one axis: sensors, command path, their possible errors, kernels and noise.
 
-Errors last for the whole run; events during a run are faults (``loop/faults``). The kernel of the sensors of one
+Errors last for the whole run. Events during a run are faults (``loop/faults``). The kernel of the sensors of one
 axis is
 
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
@@ -56,7 +56,7 @@ def _check_scales(params: object, path: str, *names: str) -> None:
 
 
 def converted(value: float, resolution: float, limit: float) -> float:
-    """Round ``value`` to steps of ``resolution`` (0: no steps), limited to +- ``limit`` (NaN: no limit)."""
+    """Return ``value`` in steps of ``resolution`` (0: no steps), limited to +- ``limit`` (NaN: no limit)."""
     if resolution > 0.0:
         value = rounded(value / resolution) * resolution
     return copysign(limit, value) if abs(value) >= limit else value
@@ -112,10 +112,10 @@ class Sensors(MayBeWrong):
     )
     force_resolution: float = number("quantisation step of the force; 0: no quantisation", "N", 0.0, at_least=0.0)
     displacement_range: float | None = number(
-        "magnitude at which the channel saturates; default: unlimited", "m", None, more_than=0.0
+        "displacement at which the channel saturates; default: unlimited", "m", None, more_than=0.0
     )
     force_range: float | None = number(
-        "magnitude at which the channel saturates; default: unlimited", "N", None, more_than=0.0
+        "force at which the channel saturates; default: unlimited", "N", None, more_than=0.0
     )
     force_delay: int = integer("delay of the measured force", "samples", 0, at_least=0, at_most=1000)
     displacement_offset: float = _offset("displacement reading at zero displacement")
@@ -229,7 +229,7 @@ def read(k: Channel, value: float, noise: float, sample: int) -> float:
 def sensors(
     k: Pair, s: tuple[()], displacement: float, force: float, noise: float, noise_of_force: float, sample: int
 ) -> tuple[tuple[()], tuple[float, float, bool]]:
-    """Return the readings of both channels after the converters."""
+    """Return the readings of the displacement (m) and force (N) after the converters."""
     one, other = k
     shown = converted(read(one, displacement, noise, sample), one[5], one[6])
     push = converted(read(other, force, noise_of_force, sample), other[5], other[6])
@@ -244,7 +244,7 @@ def late(passed: ToNumber) -> Callable[..., tuple[object, tuple[float, float, bo
     def step(
         k: Pair, s: object, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
     ) -> tuple[object, tuple[float, float, bool]]:
-        """Measure displacement and force, and delay the force."""
+        """Return the measured displacement (m) and the delayed measured force (N)."""
         _, (displacement, force, end) = sensors(k, (), displacement, force, noise, noise_of_force, sample)
         s, force = passed(s, force)
         return s, (displacement, force, end)
@@ -281,7 +281,7 @@ def constants(p: object, dt: float) -> Pair:
 
 
 class Noise:
-    """Provides normally distributed numbers, one row per sample, drawn in blocks."""
+    """Normally distributed numbers, one row per sample, drawn in blocks."""
 
     def __init__(self, seed: Sequence[int], rms: Sequence[float]) -> None:
         self._seed, self._rms = list(seed), np.array(rms)
@@ -308,7 +308,7 @@ class Noise:
         return rows
 
     def ahead(self, samples: int) -> Array:
-        """Return the next rows, ``(samples, n)``, after all rows that have been drawn."""
+        """Return the next rows, ``(samples, n)``, after all drawn rows."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
         # by columns, because scaling row by row takes five times as long
         for column, rms in zip(drawn.T, self._rms.tolist(), strict=True):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A column under an actuator that inclines with the column's head: the closed form of the plane geometry.
 
-The column of length h is hinged at its base; its head drifts by u and descends by w. The actuator above the
+The column of length h is hinged at its base. Its head drifts by u and descends by w. The actuator above the
 column, vertical at rest, has the length L from pin to pin and the extension e:
 
     actuator    (L + e)^2 = u^2 + (L + w)^2      direction from the vertical    sin b = u / (L + e)
@@ -60,7 +60,7 @@ def shortening_at(k: Lengths, extension: float, drift: float) -> float:
 
 
 def directions_at(k: Lengths, extension: float, drift: float) -> tuple[float, float, float, float]:
-    """Return sine and cosine of the inclination of the column, then of the actuator."""
+    """Return the sine and cosine of the column's inclination, then of the actuator's inclination."""
     length, actuator = k
     down = lowered(k, extension, drift)
     column = hypot(length - down, drift)

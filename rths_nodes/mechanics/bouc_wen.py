@@ -34,7 +34,7 @@ def check_shape(beta: float, gamma: float, path: str, unit: str = "") -> None:
 
 
 def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, exponent: float) -> float:
-    """Slope dz/dx times the yield displacement, Eq. (14): 1 - (gamma sgn(dx z) + beta) |z|^exponent."""
+    """Return dz/dx times the yield displacement, Eq. (14): 1 - (gamma sgn(dx z) + beta) |z|^exponent."""
     shape = gamma + beta if direction * z > 0.0 else beta - gamma
     if exponent == 2.0:
         return 1.0 - shape * z * z
@@ -49,7 +49,7 @@ def bouc_wen_decay(beta: float, gamma: float, exponent: float, yield_displacemen
     """
     shape = beta + gamma
     if shape <= 0.0:
-        return Decay()  # never yields: z follows the displacement
+        return Decay()  # z follows the displacement without yielding
     rate = exponent * shape ** (1.0 / exponent) / yield_displacement
     # if beta > gamma, unloading begins slowly, with the slope 2 gamma / (beta + gamma)
     slow_beginning = math.log(max(1.0, shape / (2.0 * gamma)))

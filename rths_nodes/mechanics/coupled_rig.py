@@ -27,7 +27,7 @@ Rows = tuple[tuple[float, ...], ...]
 
 
 class CoupledModel(NamedTuple):
-    """Constants of specimen ``(n_axes, n_axes)`` and actuators ``(n_axes,)``; see :func:`coupled_model`."""
+    """Constants of the specimen ``(n_axes, n_axes)`` and actuators ``(n_axes,)``; see :func:`coupled_model`."""
 
     mass: Array
     damping: Array
@@ -52,7 +52,7 @@ def coupled_model(
     actuator_gain: Sequence[float],
     path: str = "rig",
 ) -> CoupledModel:
-    """Return a model from its constants; a sequence of one number applies to all actuators.
+    """Return the model with these constants. A sequence of one number applies to all actuators.
 
     Raises ConfigError, with ``path``, for mismatched sizes, an asymmetric matrix, a mass that is not positive
     definite, or a negative eigenvalue of damping or stiffness.
@@ -92,7 +92,7 @@ def checked(matrix: Array, n: int, path: str) -> Array:
 def state_space(model: CoupledModel) -> tuple[Array, Array, Array]:
     """Return the state space A ``(3 n, 3 n)``, B ``(3 n, n)``, C ``(4 n, 3 n)`` of Phillips & Spencer (2012).
 
-    States are displacements (m), velocities and forces (N); inputs are commands (m). Outputs are displacements,
+    States are displacements (m), velocities and forces (N). Inputs are commands (m). Outputs are displacements,
     velocities, accelerations and forces, without direct feedthrough.
     """
     m = model
@@ -140,7 +140,7 @@ def feedforward(model: CoupledModel) -> Array:
 
 @params
 class RigConstants:
-    """Constants of specimen and actuators; a list of one number applies to all axes."""
+    """Constants of the specimen and actuators. A list of one number applies to all axes."""
 
     mass: Rows = matrix("mass matrix of the specimen, one row per axis", "kg")
     damping: Rows = matrix("damping matrix of the specimen, without installed dampers", "N s/m")

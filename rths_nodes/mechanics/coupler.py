@@ -2,8 +2,8 @@
 """Actuators that move one rigid coupler (loading beam, platform) by translation and rotation in a plane.
 
 Actuator a connects a hinge at the anchor p_a on the reaction wall with a hinge at the arm r_a from the reference
-point q_0 of the coupler. q = (x, y) is the translation of the reference point, theta the rotation
-(counter-clockwise), R its matrix, and S = [[0, -1], [1, 0]]. Primes are time derivatives:
+point q_0 of the coupler. q = (x, y) is the translation of the reference point, theta is the rotation
+(counter-clockwise) with the matrix R, and S = [[0, -1], [1, 0]]. Primes are time derivatives:
 
     arm            s_a = R r_a,  s_a' = theta' S s_a,  s_a'' = theta'' S s_a - theta'^2 s_a
     link           l_a = q_0 + q + s_a - p_a,  L_a = |l_a|,  u_a = l_a / L_a
@@ -36,7 +36,7 @@ from rths_nodes.core.samples import Array
 Rows = tuple[Numbers, ...]
 
 SINGULAR = 1e-3
-"""Magnitude of the Jacobian's determinant below which actuators jam; rotations are arcs of the longest arm."""
+"""Magnitude of the Jacobian's determinant below which actuators jam. Rotations are arcs of the longest arm."""
 ITERATIONS = 20
 """Largest number of iterations of Newton's method, which needs four to six within the limits."""
 CLOSED = 1e-13
@@ -74,7 +74,7 @@ def planar(values: Numbers) -> tuple[float, float, float]:
 
 
 def guided_row(link: Link, scale: float) -> tuple[float, float]:
-    """Return the Jacobian's row of one of two actuators; rotations count as arcs of radius ``scale`` (m)."""
+    """Return the Jacobian's row of one of two actuators. Rotations count as arcs of radius ``scale`` (m)."""
     ux, uy, _, sx, sy = link
     return ux, (sx * uy - sy * ux) / scale
 
@@ -141,7 +141,7 @@ THREE = Shape(planar, planar_row, determinant_of_three, solved_three, transposed
 
 
 def link(axis: Axis, pose: tuple[float, float, float, float, bool]) -> Link:
-    """Return direction, length and arm of an actuator; ``pose`` has x, y, cos(theta), sin(theta) and ``long``."""
+    """Return the :data:`Link` of an actuator. ``pose`` has x, y, cos(theta), sin(theta) and ``long``."""
     (px, py), (rx, ry), (ux, uy), rest = axis
     x, y, cosine, sine, long = pose
     sx, sy = cosine * rx - sine * ry, sine * rx + cosine * ry
@@ -155,7 +155,7 @@ def link(axis: Axis, pose: tuple[float, float, float, float, bool]) -> Link:
 
 
 def moving(link: Link, rates: tuple[float, float, float, float, float, float, bool]) -> tuple[float, float]:
-    """Return velocity and acceleration of an axis from the rates of x, y, theta."""
+    """Return the velocity and acceleration of an axis from the rates of x, y and theta."""
     ux, uy, length, sx, sy = link
     vx, vy, spin, ax, ay, spin_rate, long = rates
     wx, wy = vx - spin * sy, vy + spin * sx
@@ -183,7 +183,7 @@ class CouplerKernel(NamedTuple):
     axis_forces: Callable[..., Numbers]
     """``(k, forces, pose) -> forces of the axes`` that balance ``forces``."""
     pose: Callable[..., Numbers]
-    """``(k, d, near) -> pose`` for axis displacements d; ``near`` is a nearby pose."""
+    """``(k, d, near) -> pose`` for axis displacements d. ``near`` is a nearby pose."""
     motion: Callable[..., Motion]
     """``(k, d, d', d'', near) -> x, v, a``: motion of the coupler from motion of the axes."""
 
@@ -220,7 +220,7 @@ def newton(shape: Shape) -> Callable[..., Numbers]:
     row, solved = shape.row, shape.solved
 
     def pose(k: Constants, displacement: Numbers, near: Numbers) -> Numbers:
-        """Pose of the coupler for axis displacements, by Newton's method; NaN if it does not converge."""
+        """Return the coupler's pose for axis displacements, by Newton's method; NaN without convergence."""
         solution, close = near, k[6]
         for _ in range(ITERATIONS):
             held = links(k, solution)
@@ -244,13 +244,13 @@ def exact(shape: Shape) -> CouplerKernel:
     (links, is_open), pose = links_of(shape), newton(shape)
 
     def rates(k: Constants, held: tuple[Link, ...], v: Numbers, a: Numbers) -> tuple[tuple[float, float], ...]:
-        """Velocities and accelerations of the axes, from the motion of the coupler."""
+        """Return the velocity and acceleration of each axis from the motion of the coupler."""
         vx, vy, spin = split(v)
         ax, ay, spin_rate = split(a)
         return mapped(moving, held, (vx, vy, spin, ax, ay, spin_rate, k[1]))
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
-        """Motion of the axes from the motion of the coupler; NaN beyond the limits."""
+        """Return the motion of the axes from the motion of the coupler; NaN beyond the limits."""
         held = links(k, x)
         if not is_open(k, x, held):
             none = all_nan(x)
@@ -260,7 +260,7 @@ def exact(shape: Shape) -> CouplerKernel:
         return gone, mapped(at, rates_held, 0), mapped(at, rates_held, 1)
 
     def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Numbers:
-        """Forces on the coupler from the axis forces, by equal virtual work; NaN beyond the limits."""
+        """Return the forces on the coupler, by equal virtual work; NaN beyond the limits."""
         held = links(k, pose)
         if not is_open(k, pose, held):
             return all_nan(pose)
@@ -272,7 +272,7 @@ def exact(shape: Shape) -> CouplerKernel:
     def motion(
         k: Constants, displacement: Numbers, velocity: Numbers, acceleration: Numbers, near: Numbers
     ) -> Motion:
-        """Motion of the coupler from the motion of the axes; the pose is solved by Newton's method."""
+        """Return the motion of the coupler from the motion of the axes, by Newton's method."""
         x = pose(k, displacement, near)
         held = links(k, x)
         rows = mapped(row, held, 1.0)
@@ -296,7 +296,7 @@ def linear(shape: Shape) -> CouplerKernel:
         return reaches(k, split(pose)[2], lengths)
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
-        """Motion of the axes by the Jacobian of the pose at rest; NaN beyond the limits."""
+        """Return the motion of the axes by the Jacobian of the pose at rest; NaN beyond the limits."""
         if not open_at(k, x):
             none = all_nan(x)
             return none, none, none
@@ -437,7 +437,7 @@ class Coupler:
     def poses(self, displacement: Array) -> Array:
         """Return the poses ``(n, n_dof)`` for displacements ``(n, n_axes)`` m; NaN beyond the limits.
 
-        If the actuators keep their directions (``long``), Newton's method solves all poses together.
+        Newton's method solves all poses together if the actuators keep their directions (``long``).
         """
         k = self.constants
         if not k.long:

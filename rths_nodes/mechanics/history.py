@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predefined history of a run: target and command of every axis at every sample, in one file with one hash."""
+"""Predefined history of a run: the target and command of every axis at every sample, in one file with a hash."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAME_RATE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """Holds the motion of ``axes`` at ``servo_rate`` (Hz), samples 0 ... n - 1.
+    """Motion of ``axes`` at ``servo_rate`` (Hz), samples 0 ... n - 1.
 
     ``target`` ``(n, 3, n_axes)`` has displacement (m), velocity (m/s) and acceleration (m/s^2). ``command`` is
     ``(n, n_axes)`` m; it has no rows if a compensator computes the commands. ``parents`` maps the source files of

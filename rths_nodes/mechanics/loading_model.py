@@ -69,7 +69,7 @@ def inverse_response(coefficients: Array, s: Frequencies) -> Complex:
 
 
 def ahead(coefficients: Array, lead: float) -> Array:
-    """Return coefficients for the motion ``lead`` (s) later, of equal shape, by a Taylor series up to the jerk."""
+    """Return ``coefficients`` for the motion ``lead`` (s) later, by a Taylor series up to the jerk."""
     shifted = np.zeros_like(coefficients)
     for power, rows in enumerate(coefficients):
         for shift in range(len(coefficients) - power):
@@ -99,7 +99,7 @@ def check(coefficients: Array, path: str) -> None:
     name = DERIVATIVES[int(rows.max())]
     if is_singular(leading(coefficients)):
         raise ConfigError(
-            f"{path}.{name}: is singular (with the rows of lower degree), so that the axes are not separable at "
+            f"{path}.{name}: is singular (with the rows of lower degree), so the axes are not separable at "
             "high frequencies and the model has no state space"
         )
     check_static(coefficients, path)
@@ -113,7 +113,7 @@ def check_static(coefficients: Array, path: str) -> None:
     A directly used inverse need not be a physical model beyond the fitted frequencies.
     """
     if is_singular(coefficients[0]):
-        raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular, so that the axes are not separable at rest")
+        raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular, so the axes are not separable at rest")
 
 
 def check_stable(model: StateSpace, path: str) -> None:
@@ -157,7 +157,7 @@ def state_space(coefficients: Array) -> StateSpace:
 
 
 def balanced(model: StateSpace) -> StateSpace:
-    """Return the same system with states of comparable size, scaled exactly by powers of two."""
+    """Return the same system with states of comparable size, scaled without rounding by powers of two."""
     from scipy.linalg import matrix_balance  # the import takes a tenth of a second
 
     speed = max(1.0, float(np.abs(model.poles()).max()))
@@ -240,7 +240,7 @@ class LoadingModel:
         if self.state_space is not None:
             return balanced(self.state_space)
         if not self.dynamic:
-            raise ConfigError(f"{self.origin}: an axis without dynamics has no state space; remove feedback")
+            raise ConfigError(f"{self.origin}: an axis without dynamics has no state space. Remove feedback")
         return state_space(self.feedforward)
 
     @property
@@ -265,7 +265,7 @@ class LoadingModel:
 def load(
     path: str | os.PathLike[str], axes: Sequence[str] | None = None, inverse_only: bool = False
 ) -> LoadingModel:
-    """Read and check a model file; ``axes`` are the required names, in order.
+    """Read and check a model file. ``axes`` are the required names, in order.
 
     With ``inverse_only`` the inverse need not define a model of the rig. Raises ConfigError with file, key and
     reason if the file is unreadable, the axes differ, or the model is singular, unstable or not minimal.

@@ -36,7 +36,7 @@ class SmallSpecimen:
 
     @classmethod
     def of(cls, specimen: Specimen) -> SmallSpecimen:
-        """Linearise by central differences at rest. Raises ValueError if the slopes do not converge."""
+        """Linearise ``specimen`` at rest by central differences. Raises ValueError if slopes do not converge."""
         larger, slopes = np.abs(slopes_of(specimen, 10.0 * SMALL)), slopes_of(specimen, SMALL)
         if (np.abs(slopes) > (1.0 + STEEPER) * larger + STEEPER * larger.max()).any():
             raise ValueError(
@@ -65,7 +65,7 @@ class SmallSpecimen:
 
 
 def slopes_of(specimen: Specimen, small: float) -> Array:
-    """Return the derivatives of force and rates of internal states, one row each, by central differences.
+    """Return the derivatives of the force and of each state's rate, one row each, by central differences.
 
     Columns are displacement, velocity and internal states.
     """

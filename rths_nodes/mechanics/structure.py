@@ -188,7 +188,7 @@ class Band:
 def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, Array]:
     """Return Phi ``(n, n)``, Gamma_0 and Gamma_1 ``(n, m)`` of z_k = Phi z_{k-1} + Gamma_0 u_{k-1} + Gamma_1 u_k.
 
-    These matrices solve z' = ``system`` z + ``inputs`` u exactly for u linear over the step ``dt`` (s), by one
+    These matrices solve z' = ``system`` z + ``inputs`` u exactly if u is linear over the step ``dt`` (s), by one
     matrix exponential (Van Loan 1978). For a held input, add both Gammas. Raises ConfigError on overflow.
     """
     from scipy.linalg import expm  # the import takes a tenth of a second
@@ -227,7 +227,7 @@ class Followers(NamedTuple):
 
 
 def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
-    """Return the Followers of a structure. Raises ConfigError if their motion is undetermined."""
+    """Return the :class:`Followers` of a structure. Raises ConfigError if their motion is undetermined."""
     o = massless(mass)
     t = ~o
     held, pulled = stiffness[np.ix_(o, o)], stiffness[np.ix_(o, t)]
@@ -303,7 +303,7 @@ def combined_load(structure: Any) -> Array:
 
 
 def combined(structure: Any) -> tuple[Array, Array, Array]:
-    """Return mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each."""
+    """Return the mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each."""
     return (
         structure.mass + structure.experimental_mass,
         structure.damping + structure.experimental_damping,

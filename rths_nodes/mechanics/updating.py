@@ -10,7 +10,7 @@ explain the specimen, the parameters return to the initial values. A sample with
 parameter.
 
 The innovation is the difference between measured and expected force, divided by its expected standard deviation.
-The mean square is 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655), and
+Its mean square is 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655), and
 is tested over time as in Bar-Shalom, Li, Kirubarajan: Estimation with Applications to Tracking and Navigation,
 2001, section 5.4.
 
@@ -117,7 +117,7 @@ KINDS = {
 
 
 class Open(NamedTuple):
-    """Parameter to estimate. ``bounds`` are in SI units; None means half and twice the initial value."""
+    """Parameter to estimate. ``bounds`` are in SI units. None means half and twice the initial value."""
 
     name: str
     bounds: tuple[float, float] | None = None
@@ -197,7 +197,7 @@ class Copy:
         return float(self.kernel.step(constants, (x, self.memory * point[-1]), x)[1])
 
     def row(self, x: float, v: float) -> tuple[Array, float]:
-        """Return forces (N) due to each open parameter at its initial value, ``(m,)``, and due to all others."""
+        """Return the forces (N) due to each open parameter at its initial value, ``(m,)``, and to all others."""
         rest = dict.fromkeys(self.names, 0.0)
         forces = []
         for name in (None, *self.names):
@@ -218,8 +218,8 @@ class Follower:
     def change(self, shares: Point) -> Callable[[object, object], tuple[object, object]]:
         """Set the parameters to ``shares`` of their initial values.
 
-        Return a function that converts constants and memory. The function multiplies the memory by the ratio of
-        its new to its old size, e.g. the force of a yielding spring by the ratio of the spring's yield forces.
+        Return a function that converts the constants and the memory. It multiplies the memory by the ratio of the
+        new to the old size, e.g. the force of a yielding spring by the ratio of the spring's yield forces.
         """
         before, after = self._now, SimpleNamespace(**self._values)
         for name, share in zip(self._names, shares, strict=True):
@@ -266,17 +266,17 @@ class Answer(NamedTuple):
     forces: Array
 
     def spread(self, noise: float) -> float:
-        """Return the standard deviation (N) of measured minus expected force; ``noise`` is in N rms."""
+        """Return the standard deviation (N) of measured minus expected force. ``noise`` is in N rms."""
         return math.sqrt(float(self.forces @ self.forces) + noise**2)
 
 
 def triangular(columns: Array) -> Array:
-    """Return lower triangular S ``(n, n)`` with S S' = X X', for X = ``columns`` ``(n, c >= n)``."""
+    """Return the lower triangular S ``(n, n)`` with S S' = X X', for X = ``columns`` ``(n, c >= n)``."""
     return np.asarray(np.linalg.qr(columns.T, mode="r")).T
 
 
 def corrected(answer: Answer, mean: Array, measured: float, noise: float) -> Belief:
-    """Return the belief after a ``measured`` force (N) with ``noise`` (N rms, > 0); ``answer`` is for ``mean``."""
+    """Return the belief after a ``measured`` force (N) with ``noise`` (N rms, > 0). ``answer`` is for ``mean``."""
     gain = answer.numbers @ answer.forces / answer.spread(noise) ** 2
     left = answer.numbers - np.outer(gain, answer.forces)
     return Belief(mean + gain * (measured - answer.expected), triangular(np.column_stack((left, noise * gain))))
@@ -357,10 +357,10 @@ class Still(NamedTuple):
     since: float
 
     def behind(self, force: float, expected: float, band: float, moved: float) -> Still:
-        """Return the state after a measured ``force`` and its ``expected`` value.
+        """Return the state after a measured ``force`` (N) and its ``expected`` value (N).
 
-        The cell counts as dead if ``expected`` has changed by more than ``moved``, but ``force`` by at most
-        ``band``.
+        The load cell counts as dead if ``expected`` has changed by more than ``moved`` (N), but ``force`` by at
+        most ``band`` (N).
         """
         if not abs(force - self.shown) <= band:
             return Still(force, expected)
@@ -388,7 +388,7 @@ class State(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """Result of a step; ``use`` is a key of ``WORDS``.
+    """Result of a step. ``use`` is a key of ``WORDS``.
 
     ``expected`` is the expected force (N). ``spread`` (N) is the standard deviation of measured minus expected
     force.
@@ -402,7 +402,7 @@ class Learning(NamedTuple):
 class Unscented:
     """Law ``ukf``: unscented filter for parameters and memory of any copy.
 
-    A law holds constants and pure functions; only the :class:`Belief` changes.
+    A law holds constants and pure functions. Only the :class:`Belief` changes.
     """
 
     def __init__(self, copy: Copy, settings: Settings) -> None:
@@ -475,7 +475,7 @@ def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample
     if stuck.dead or noisy.dead:
         return s, Learning(DEAD, answer.expected, spread)
     innovation = (force - answer.expected) / spread
-    usual = abs(innovation) <= GATE  # false for nan
+    usual = abs(innovation) <= GATE  # false for NaN
     counted = innovation**2 if usual else GATE**2
     mean_square = s.mean_square + k.period / WINDOW * (counted - s.mean_square)
     s = s._replace(mean_square=mean_square)
@@ -519,5 +519,5 @@ def forgotten(belief: Belief, period: float, forgetting: float) -> Belief:
 
 
 def linear_answer(belief: Belief, row: Array, rest: float) -> Answer:
-    """Return the answer for a force that is ``row`` ``(n,)`` times the parameters, plus ``rest`` (N)."""
+    """Return the answer for a force of ``row`` ``(n,)`` times the parameters plus ``rest`` (N)."""
     return Answer(float(row @ belief.mean) + rest, belief.root, row @ belief.root)

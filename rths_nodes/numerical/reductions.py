@@ -63,14 +63,14 @@ class Observation:
         self.n_model = self.n_observed = self.n_interface = n_model
 
     def motion(self, values: Array) -> Array:
-        """Select displacements (or rates) of the observed degrees of freedom, ``(n_observed,)``.
+        """Return the displacements (or rates) of the observed degrees of freedom, ``(n_observed,)``.
 
         ``values`` are ``(n_model,)``, or a history ``(steps, n_model)``.
         """
         return values
 
     def interface(self, values: Array) -> Array:
-        """Select displacements (or rates) of the interface, ``(n_interface,)``."""
+        """Return the displacements (or rates) of the interface, ``(n_interface,)``."""
         return values
 
     def spread(self, forces: Array) -> Array:
@@ -93,7 +93,7 @@ class Observation:
 class Selection(Observation):
     """Observes the degrees of freedom with the indices ``observed``. The interface has the indices ``interface``.
 
-    An external model is ``complete``; its first degrees of freedom belong to the rig.
+    An external model is ``complete``. Its first degrees of freedom belong to the rig.
     """
 
     as_is = False
@@ -213,7 +213,7 @@ def check_names(interface: Sequence[str], observed: Sequence[str]) -> None:
     both = next((name for name in observed if name in interface), None)
     if both is not None:
         raise ConfigError(
-            f"observed: {both!r} is part of interface and therefore already observed; remove it from observed"
+            f"observed: {both!r} is part of interface and therefore already observed. Remove it from observed"
         )
 
 
@@ -249,7 +249,7 @@ class Modal(ByModes):
         bare = [structure.names[index] for index in places if without[index]]
         if bare:
             raise ConfigError(
-                f"reduction modal: {bare[0]} at the interface has no mass; use craig_bampton, which does not need "
+                f"reduction modal: {bare[0]} at the interface has no mass. Use craig_bampton, which does not need "
                 "mass"
             )
         shapes = _modes(self._p.modes, mass, stiffness)
@@ -383,9 +383,9 @@ def _seen(shapes: Array, values: Array) -> Array:
 
 
 def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[float, float, float]:
-    """Return errors of ``model``: lowest natural frequencies, static compliance, compliance up to ``band``.
+    """Return the errors of ``model``: lowest natural frequencies, static compliance, compliance up to ``band``.
 
-    The errors are relative; compliances refer to the interface. The third error is the largest error up to
+    The errors are relative. Compliances refer to the interface. The third error is the largest error up to
     ``band`` (Hz) divided by the largest compliance in this band. Both substructures are combined.
     """
     full = model.full

@@ -396,7 +396,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "decimal commas, semicolons": (
         table(TIMES, ";").replace(".", ","),
         GIVEN,
-        ("line 1: '0,00;0,000' has decimal commas; write decimal points instead",),
+        ("line 1: '0,00;0,000' has decimal commas. Write decimal points instead",),
     ),
     "decimal commas, a blank": ("1,5\n2, 05\n", GIVEN, ("line 1: '1,5' has decimal commas",)),
     "decimal commas, tabs": (table(TIMES, "\t").replace(".", ","), GIVEN, ("has decimal commas",)),

@@ -239,7 +239,7 @@ class Drawing(Figure):
         self.tables.append((base, {head: values}))
 
     def finish(self) -> None:
-        """Wrap and align the vertical labels, and draw one legend for all panels that have none.
+        """Wrap and align the vertical labels, and draw one legend for all panels without one.
 
         On the screen, the heading is drawn above the legend. On paper, the heading belongs in the caption.
         """
@@ -382,7 +382,7 @@ class Row(NamedTuple):
 
     ``looks`` has the look of each history. ``bases`` and ``shown`` have the base and the histories of each test. A
     history is ``(n,)``, or ``(2, n)`` for a filled range; it is empty if a test lacks it. A faint line marks
-    ``aim``, dashed lines mark the finite ``limits``. ``dots`` marks the samples of a short history. ``heads`` are
+    ``aim``, and dashed lines the finite ``limits``. ``dots`` marks the samples of a short history. ``heads`` are
     headings of columns, by default the name, look and unit. ``lower`` or ``upper`` replaces ``{}`` in the heading
     of a range.
     """

@@ -72,7 +72,7 @@ from rths_nodes.recording.run import Run
 
 
 def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
-    """Return times ``(m,)`` s, residual ``(m, n_dof)`` N of the equation of motion, and largest force term, N.
+    """Return the times ``(m,)`` s, the residual ``(m, n_dof)`` N of equilibrium, and the largest force term, N.
 
     Raises ConfigError if a term was not recorded.
     """
@@ -278,7 +278,7 @@ def equilibrium(figure: Drawing, tests: Recordings) -> Words | None:
     if most < ROUNDING:
         remainder = "the residual is only rounding error"
     return f"Equilibrium: {remainder}", (
-        "Sum of inertia, damping and restoring forces (computed and measured) minus the external force, at the "
+        "Sum of inertia, damping and restoring forces (computed and measured) minus external force, at the "
         "steps of the integrator, in % of the largest of these forces. Only rounding remains if the integrator "
         "satisfies the equation of motion at its steps. The residual is larger if the integrator satisfies the "
         "equation within the steps, or if forces are read ahead."
@@ -332,7 +332,7 @@ def timing(figure: Drawing, tests: Recordings) -> Words | None:
 
 
 def bars(histogram: Mapping[str, object]) -> tuple[Array, Array]:
-    """Return edges (s) and counts of a recorded histogram. Empty bins at its ends are omitted."""
+    """Return the edges (s) and counts of a recorded histogram. Empty bins at its ends are omitted."""
     edges, counts = (np.array(histogram.get(key, ()), dtype=float) for key in ("edges_s", "counts"))
     filled = np.flatnonzero(counts > 0.0)
     if not len(filled) or len(edges) != len(counts) + 1:
@@ -420,7 +420,7 @@ COMMAND: Look = {"color": INK, "ls": DASHES, "label": "command"}
 
 
 def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return first and last sample of two zooms: at the peak and at the fastest zero crossing.
+    """Return the first and last sample of two zooms: at the peak and at the fastest zero crossing.
 
     Sample 0 is the first evaluated sample. The result is None if there are fewer than two zero crossings.
     """
@@ -703,7 +703,7 @@ def copies(figure: Drawing, tests: Recordings) -> Words | None:
 def _parameters(
     base: Base, names: Iterable[str], shares: Array, bounds: tuple[Array, Array], released: str
 ) -> list[Row]:
-    """Return rows for the parameters: mean, deviation and released value, relative to the initial value.
+    """Return the rows of the parameters: mean, deviation and released value, relative to the initial value.
 
     ``shares`` has these values, ``(n, 3, m)``.
     """

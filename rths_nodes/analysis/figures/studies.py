@@ -22,7 +22,7 @@ from rths_nodes.core.samples import Array
 ROW, HEIGHT, ACROSS = 0.24, 2.1, 3
 """``ROW``: height of a row of runs, inches. ``HEIGHT``: height of a panel, inches. ``ACROSS``: panels in a row."""
 DOTS = 1500
-"""Largest number of runs drawn as dots. If there are more, only every n-th run is drawn."""
+"""Largest number of runs drawn as dots. Only every n-th run is drawn if there are more."""
 MARKS = "osD^vP*X<>"
 TICKS = 3
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
@@ -70,8 +70,8 @@ def spread(
 ) -> None:
     """Draw the runs at positions ``at``: magnitudes ``values`` as dots, a ``bar`` from 5 to 95 %, and the median.
 
-    If ``across`` is true, magnitudes are along x, otherwise along y. ``edge`` is the upper end of this axis.
-    ``dots`` is the colour of the dots, ``median`` the look of the median.
+    Magnitudes are along x if ``across`` is true, otherwise along y. ``edge`` is the upper end of this axis.
+    ``dots`` is the colour of the dots, and ``median`` the look of the median.
     """
 
     def put(positions: Array, magnitudes: Array, look: Look) -> None:
@@ -126,8 +126,8 @@ def _by_label(table: StudyTable, index: str, rows: Mapping[str, Sequence[int]], 
 def scoreboard_drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> Iterator[Drawing]:
     """Draw the figures of a ``table`` whose column ``law`` contains the ``labels``.
 
-    ``across`` is the tracking index, ``up`` the response index. If both are the same index, the figure of response
-    versus tracking is omitted.
+    ``across`` is the tracking index, ``up`` the response index. The figure of response versus tracking is omitted
+    if both are the same index.
     """
     if table.finished.any():
         laws = table.columns["law"]

@@ -190,7 +190,7 @@ def _moving(
 
 
 def loaded_at(scenario: Scenario) -> float:
-    """Return the time (s) at which all loads have settled, rounded up to a sample; 0 if there are no loads."""
+    """Return the time (s) at which all loads have settled, rounded up to a sample; 0 without loads."""
     longest = 0.0
     for name in scenario.force_axes:
         load, limits = scenario.axes[name].own_load, scenario.axes[name].limits
@@ -204,7 +204,7 @@ def loaded_at(scenario: Scenario) -> float:
 class Cyclic:
     """Results of a cyclic test of one axis at ``frequency`` (Hz).
 
-    ``wanted`` is the commanded amplitude (m), ``amplitude`` the measured amplitude (m).
+    ``wanted`` (m) is the commanded and ``amplitude`` (m) the measured amplitude.
 
     Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m) are the real and imaginary part of force over
     displacement in the first harmonic. ``effective_stiffness`` is in N/m, ``energy`` (J) is dissipated in a cycle,
@@ -308,9 +308,9 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
 
 
 def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
-    """Return stiffness (N/m), loss factor and their scatters at the smallest amplitude, by name.
+    """Return the stiffness (N/m), the loss factor and their scatters at the smallest amplitude, by name.
 
-    The slowest test with this amplitude provides the values; its cycles provide the scatters. The scatter of the
+    The slowest test with this amplitude provides the values. Its cycles provide the scatters. The scatter of the
     stiffness includes the rms difference from the tests at other frequencies. Raises ValueError if the stiffness
     is not positive or has no scatter.
     """

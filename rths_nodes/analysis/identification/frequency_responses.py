@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification of a rig with several axes by frequency responses (Phillips & Spencer 2012, section 3.1).
 
-1. Each actuator is driven with band-limited noise; the estimator H1 gives displacement over command, a matrix.
+1. Each actuator is driven with band-limited noise. The estimator H1 gives displacement over command, a matrix.
 2. The matrix is inverted at each frequency.
 3. Each entry of the inverse is fitted with a polynomial in s (Eq. 2.8; ``mechanics/loading_model.py``).
 4. The output-error method (:func:`identify`) refines the polynomials and finds the delay.
@@ -42,7 +42,7 @@ NONE = -1
 HIGHEST = len(DERIVATIVES) - 1
 EXACT = 1e-10
 FEWEST = 4
-"""Smallest number of averaged spectral lines; a single line always has coherence 1."""
+"""Smallest number of averaged spectral lines. A single line always has coherence 1."""
 WORST_CONDITION = 1e12
 """Condition number of the power matrix of the commands, above which the axes were not driven separately."""
 ENDS, STILL = 10, 1e-3
@@ -67,7 +67,7 @@ NORMAL_95 = 1.96
 EQUAL = 0.7
 """Weighted rms residual below which models are equally good."""
 PASSES = 2
-"""Largest number of times that a model is refined."""
+"""Largest number of refinements of a model."""
 FAST = 0.1
 """Initial lag of an additional pole, relative to the lag of the model."""
 
@@ -88,7 +88,7 @@ class FrequencyResponse(NamedTuple):
         return (2j * np.pi * self.frequency).astype(np.complex128)
 
     def inverse(self) -> Complex:
-        """Return command over displacement, ``(f, n_axes, n_axes)``."""
+        """Return the ratio of command to displacement, ``(f, n_axes, n_axes)``."""
         return np.linalg.inv(self.response).astype(np.complex128)
 
     def without_delay(self, delay: float) -> FrequencyResponse:
@@ -104,7 +104,7 @@ class InverseFit(NamedTuple):
     :func:`identify`, the error of the response, relative to the diagonal element of the column."""
 
     def response(self, frequency: Array) -> Complex:
-        """Return displacement over command, ``(f, n_axes, n_axes)``, at ``frequency`` (Hz)."""
+        """Return the ratio of displacement to command, ``(f, n_axes, n_axes)``, at ``frequency`` (Hz)."""
         return np.asarray(np.linalg.inv(inverse_response(self.coefficients, 2j * np.pi * frequency)))
 
 
@@ -113,7 +113,7 @@ def frequency_response(
 ) -> FrequencyResponse:
     """Return the response in ``band`` (Hz), estimated by H1 from ``experiments`` with samples every ``dt`` (s).
 
-    In each interval of ``resolution`` (Hz), a response that is linear in the frequency is fitted to all spectral
+    In each interval of ``resolution`` (Hz), a response linear in the frequency is fitted to all spectral
     lines (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their
     transients are also fitted, because transients are as smooth as the response. Raises ValueError if the shapes
     of histories differ, if the band has too few frequencies, or if the experiments do not drive every axis
@@ -235,7 +235,7 @@ def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[
 
 
 def information(error: float, coefficients: int, count: int) -> float:
-    """Return the criterion of Schwarz (1978) for a fit of ``count`` values; the smallest criterion is best."""
+    """Return the criterion of Schwarz (1978) for a fit of ``count`` values. The smallest criterion is best."""
     return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))
 
 
@@ -247,7 +247,7 @@ class Identified(NamedTuple):
     delay_range: tuple[float, float]
     """95 % interval of the delay, s."""
     explained: bool
-    """True if the model explains the responses within noise; otherwise the delay includes other dynamics."""
+    """True if the model explains the responses within noise. Otherwise the delay includes other dynamics."""
     deviation: Array
     measured: FrequencyResponse
     """The measured response, without the effects of hold, sampling and delay."""
@@ -302,7 +302,7 @@ def identify(
 
 
 def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identified | None) -> FrequencyResponse:
-    """Return the response without the effect of hold and sampling; ``model`` predicts this effect.
+    """Return the response without the effect of hold and sampling. ``model`` predicts this effect.
 
     Without a model, only the spectrum of the hold is removed. A held command acts half a sample early, because it
     is held over the preceding sample.
@@ -442,8 +442,8 @@ def lines(
     """Return the multiples of 1 / ``period`` in ``band``, ``(f,)`` Hz, and the rig's response to them.
 
     The response is displacement over command, ``(f, n_axes, n_axes)``, computed without the first period. Raises
-    ValueError if the period is not a whole number of samples, if it occurs less than twice, if the band contains
-    no multiple, or if axes were not driven separately.
+    ValueError if the period is not a whole number of samples or occurs less than twice, if the band contains no
+    multiple, or if axes were not driven separately.
     """
     samples = round(period / dt)
     if abs(samples * dt - period) > ROUNDING * period:

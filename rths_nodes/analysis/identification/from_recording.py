@@ -16,7 +16,7 @@ minimises the information criterion of Schwarz (1978). The specimen is a spring 
 squares to displacement, velocity and force, after the same zero-phase low-pass filter.
 
 **Updated model** of a specimen, updated sample by sample as in the loop (:func:`follow`). Displacement and force
-are taken at the same instant; otherwise a lag would appear as negative damping.
+are taken at the same instant. Otherwise a lag would appear as negative damping.
 """
 
 from __future__ import annotations
@@ -70,9 +70,8 @@ FEWEST = 100
 class Relation:
     """Delay (s) and amplitude ratio of a displacement relative to another displacement.
 
-    ``delay`` is at the peak of the correlation; it is NaN if it exceeds ``monitor.longest_delay``. The ``fei``
-    fields are the frequency evaluation index. The ``sine`` fields describe a fitted sine; they are None without a
-    sine.
+    ``delay`` is at the peak of the correlation, or NaN if it exceeds ``monitor.longest_delay``. The ``fei`` fields
+    are the frequency evaluation index. The ``sine`` fields describe a fitted sine, or are None.
     """
 
     delay: float
@@ -93,7 +92,7 @@ class Estimate:
 
     ``tracking`` relates the measurement to the target, after compensation. ``loading`` relates the measurement to
     the command, without compensation. ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. The
-    window is the longest complete stretch; the recording lacks ``missing`` samples. ``suggested`` holds parameters
+    window is the longest complete stretch. The recording lacks ``missing`` samples. ``suggested`` holds parameters
     by compensator and name. ``notes`` holds the reasons for missing results.
     """
 
@@ -113,8 +112,8 @@ def estimate(
 ) -> dict[str, Estimate]:
     """Return estimates by axis, for ``axis`` or for all axes, from ``start`` to ``end`` (s).
 
-    Unless ``start`` is given, the soft start and the start-up of a sine are omitted. Raises ConfigError if too few
-    samples are usable, or if an axis does not move.
+    The soft start and the start-up of a sine are omitted unless ``start`` is given. Raises ConfigError for too
+    few usable samples, or an axis at rest.
     """
     if axis is not None and axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)
@@ -236,7 +235,7 @@ def sine_of(history: Array, dt: float, frequency: float) -> complex:
 
 
 def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -> tuple[float, float]:
-    """Return delay (s) and amplitude ratio of ``measured`` relative to a sine of ``frequency`` (Hz) in ``target``.
+    """Return the delay (s) and amplitude ratio of ``measured`` to a sine of ``frequency`` (Hz) in ``target``.
 
     The delay is within half a period. Raises ValueError if the histories differ in length, are too short, or do
     not contain the sine.
@@ -343,7 +342,7 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
 
 
 def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Array]:
-    """Return displacement and force at the same instants, from histories ``(n,)`` of the same samples.
+    """Return the displacement and force at the same instants, from histories ``(n,)`` of the same samples.
 
     The delay of the load cell is removed, so the last samples are omitted. The displacement is filtered like the
     force, because the lag of the filter would otherwise appear as negative damping.
@@ -353,7 +352,7 @@ def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Ar
 
 
 def polynomials(parameters: Array) -> tuple[list[float], list[float]]:
-    """Return numerator and denominator of G (see the module), highest power first.
+    """Return the numerator and denominator of G (see the module), highest power first.
 
     The ``parameters`` are g, log tau (orders 1 and 3), log w and log zeta (orders 2 and 3).
     """
@@ -440,10 +439,10 @@ def _rms(values: Array) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """Holds the history of ``copy``, updated by ``law``: ``m`` parameters at ``n`` samples, in SI units.
+    """History of ``copy``, updated by ``law``: ``m`` parameters at ``n`` samples, in SI units.
 
     ``estimate``, ``deviation`` (one standard deviation) and ``released`` (values for use in a loop) are ``(n,
-    m)``. ``force`` is the measured force, ``expected`` the predicted force and ``spread`` the standard deviation
+    m)``. ``force`` is the measured force, ``expected`` the predicted force, and ``spread`` the standard deviation
     of their difference, ``(n,)`` N. ``mean_square`` of the innovation and ``use`` of each sample (``WORDS`` of
     ``mechanics/updating.py``) are ``(n,)``.
     """
@@ -516,7 +515,7 @@ def follow(
     start: float | None = None,
     end: float | None = None,
 ) -> Followed:
-    """Return the history of ``copy``, updated by samples from ``start`` to ``end`` (s); ``noise`` is in N rms.
+    """Return the history of ``copy``, updated by samples from ``start`` to ``end`` (s). ``noise`` is in N rms.
 
     Raises ConfigError if an argument is invalid, or if motion or force is missing.
     """

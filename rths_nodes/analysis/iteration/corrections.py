@@ -15,7 +15,7 @@ next target z is
     model          z = y + (1 + G E)^-1 r, where E is the spring, dashpot and mass identified in the run:
                    z = x - (response of the structure with E to the force E r)
 
-All relaxations start from the measured displacement, so that poor tracking by the rig causes no wrong correction.
+All relaxations start from the measured displacement, so poor tracking causes no wrong correction.
 An iteration continues until its error is small (:meth:`Settings.verdict`). A small residual is not sufficient:
 near a resonance the error may still be large.
 """
@@ -49,7 +49,7 @@ from rths_nodes.numerical.structures.restoring_forces import is_linear
 from rths_nodes.recording.run import Run
 
 TRACKING, HISTORY = "tracking", "history"
-"""Modes. ``TRACKING`` corrects only the commands; ``HISTORY`` corrects targets and commands."""
+"""Modes. ``TRACKING`` corrects only the commands. ``HISTORY`` corrects targets and commands."""
 CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
 HELD = "held"
 """Verdict if the next run would exceed its bounds. Every verdict ends the iteration."""
@@ -134,7 +134,7 @@ def force_of(specimens: Array, motion: Array) -> Array:
 def answer(spectra: Spectra, expected: Array, moved: Array, force: Array, cutoff: float) -> Array:
     """Return the ratio of ``force`` to the force of ``expected`` specimens below ``cutoff`` (Hz), ``(n_axes,)``.
 
-    The ratio is the least-squares factor for the same motion. If the expected force is zero, the ratio is NaN.
+    The ratio is the least-squares factor for the same motion. The ratio is NaN if the expected force is zero.
     """
     by, f = force_of(expected, spectra.motion(moved, cutoff)), spectra.low_passed(force, cutoff)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -341,9 +341,9 @@ def check(scenario: Scenario) -> None:
 
 
 class Corrections:
-    """Computes target and commands of the next run of an iteration from the results of previous runs.
+    """Computes the target and commands of the next run of an iteration from previous results.
 
-    ``inverse`` is identified from the first run. An existing run ``first`` becomes run 1; without ``first``, run 1
+    ``inverse`` is identified from the first run. An existing run ``first`` becomes run 1. Without ``first``, run 1
     follows the targets known before the test. Raises ConfigError if the scenario cannot be iterated.
     """
 

@@ -9,7 +9,7 @@ Alleyne (2006). Q and W are low-pass filters. The inverse of the rig,
 
     L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
 
-is fitted to the first run, by least squares of its commands on its displacements; the target is the instrumental
+is fitted to the first run, by least squares of its commands on its displacements. The target is the instrumental
 variable. Of several delays tau, the delay with the widest frequency range is chosen. In a band, |u - L y| / |u| is
 |1 - L T| plus the effect of the noise, where T is the rig. Q ends where measured errors are mostly noise. The same
 ratio with the instrumental variable is free of noise and gives the end of W.
@@ -181,7 +181,7 @@ def _edges(frequencies: Array) -> list[int]:
 def _of_axis(
     spectra: Spectra, edges: list[int], signals: tuple[Complex, Complex, Complex], noise: float
 ) -> tuple[float, Array]:
-    """Return delay (s) and coefficients of an axis from the ``signals``: commands, displacements and targets.
+    """Return the delay (s) and coefficients of an axis from ``signals``: commands, displacements and targets.
 
     The weight of a spectral line is the inverse of its unexplained power. This power is a fraction of the line's
     power plus ``noise``.

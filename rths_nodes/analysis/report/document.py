@@ -222,7 +222,7 @@ def write_report(
 
     ``reference`` adds errors relative to the whole structure, which the scenario must have. ``test`` is the
     procedure with the rung. ``defaults`` also lists parameters with default values. Raises OSError if writing
-    fails, and ConfigError if the scenario cannot be built or the reference cannot be computed.
+    fails, and ConfigError if the scenario cannot be built or the reference computed.
     """
     write_page(path, render(run, reference, test, defaults))
 
@@ -323,7 +323,7 @@ def _first_facts(run: Run) -> dict[str, str]:
 
 
 def first_line(run: Run, test: OfProcedure | None) -> str:
-    """Return the reasons why a test is unfinished, invalid or incomplete; an empty string if there are none."""
+    """Return the reasons why a test is unfinished, invalid or incomplete, or an empty string."""
     parts, (record, rung) = [], test or (None, None)
     reason = run.information.get("reason", "")
     if run.outcome != "finished":
@@ -357,7 +357,7 @@ def template(name: str) -> Template:
 
 
 def css_text(text: str) -> str:
-    """Return ``text`` as a CSS string; characters that could end the string or the style sheet are escaped."""
+    """Return ``text`` as a CSS string. Characters that could end the string or the style sheet are escaped."""
     return '"' + re.sub(r"[^A-Za-z0-9 _.,:-]", lambda match: f"\\{ord(match[0]):x} ", text) + '"'
 
 

@@ -112,7 +112,7 @@ def deviations(record: ProcedureRecord) -> Part:
 
 
 def sections(record: ProcedureRecord, rung: RungRecord | None) -> dict[str, list[Part]]:
-    """Return the parts about the procedure, by section of the page; ``rung`` has the histories of the page."""
+    """Return the parts about the procedure, by section of the page. ``rung`` has the histories of the page."""
     return {"head": head(record, rung), "Checks": checks(record), "Ladder": ladder(record), "Acts": acts(record)}
 
 

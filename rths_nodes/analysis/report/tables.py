@@ -92,7 +92,7 @@ def tables(evaluation: Evaluation, reference: bool) -> dict[str, Table | None]:
 
 
 def indices(evaluation: Evaluation) -> Table | None:
-    """Return the table of indices; None without indices. If true values are known, each axis has two columns."""
+    """Return the table of indices; None without indices. Each axis has two columns if true values are known."""
     if len(evaluation.run.time) < 2:
         return None
     columns = _columns(evaluation)

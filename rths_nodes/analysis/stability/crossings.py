@@ -54,7 +54,7 @@ class Crossing:
 
 
 def follow(loop: Loop, motion: complex, parameter: str, values: Array, **state: float) -> Complex:
-    """Follow the root ``motion`` (rad/s) along ``values`` of ``parameter``; return the root for each value."""
+    """Follow the root ``motion`` (rad/s) along ``values`` of ``parameter``. Return the root for each value."""
     path = [motion]
     for value in values.tolist():
         path.append(settle(loop, path[-1], **{parameter: value}, **state))
@@ -127,7 +127,7 @@ def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_d
 
 
 def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
-    """Return further delays (s), at least ``-shorter``, at which an eigenvalue of the open loop is -1.
+    """Return the further delays (s), at least ``-shorter``, at which an eigenvalue of the open loop is -1.
 
     In discrete time, the factor e^{-s delay} is only approximate. Each delay is therefore corrected until the
     motion at its frequency neither grows nor decays.
@@ -195,7 +195,7 @@ def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
 def _zeros(
     function: Callable[[Array], Complex], measure: Callable[[Complex], Array], grid: Array
 ) -> list[tuple[float, complex, complex]]:
-    """Return position, value and slope of ``function`` (values ``(n, m)``) at each zero of ``measure(value)``."""
+    """Return the position, value ``(n, m)`` and slope of ``function`` at each zero of ``measure(value)``."""
     tracks = _tracked(function(grid))
     signs = measure(tracks) > 0.0
     rows, columns = np.nonzero(signs[1:] != signs[:-1])

@@ -61,7 +61,7 @@ LOOP_PATIENCE = 128
 """A force loop's response with n samples has ended after n + ``LOOP_PATIENCE`` quiet samples."""
 LOOP_LONGEST = 100_000
 GLIDE = 256
-"""Number of samples of a glide between positions; a step would overshoot and might crush a specimen."""
+"""Number of samples of a glide between positions. A step would overshoot and might crush a specimen."""
 STILL = 1e-12
 """Largest change of a force in ``GLIDE`` samples at rest, relative to the load."""
 EXACT = 1e-7
@@ -78,8 +78,8 @@ APART = 1e-6
 class LoadedRig:
     """Holds the force axes of ``rig`` at the positions where they bear their loads. Commands move the other axes.
 
-    ``places`` (m) are these positions, ``loads`` (N) the largest loads. Raises ConfigError if a specimen cannot
-    bear a load, or if force axes are coupled.
+    ``places`` (m) are these positions, and ``loads`` (N) the largest loads. Raises ConfigError if a specimen
+    cannot bear a load, or if force axes are coupled.
     """
 
     def __init__(self, scenario: Scenario, rig: Rig) -> None:
@@ -111,7 +111,7 @@ class LoadedRig:
     def push(self, index: int, size: float) -> Array:
         """Advance one sample and return the forces (N) relative to the forces at rest, ``(n_axes,)``.
 
-        Force axis ``index`` is commanded ``size`` (m) away from its position; all other axes stay at their
+        Force axis ``index`` is commanded ``size`` (m) away from its position. All other axes stay at their
         positions.
         """
         command = np.concatenate((np.zeros(self._n), self.places))
@@ -186,7 +186,7 @@ class _Faded:
         self.loud = 0
 
     def after(self, block: Array, sent: NDArray[np.bool_]) -> bool:
-        """Return true if the response ends in ``block``; ``sent`` is true for samples with a nonzero command."""
+        """Return True if the response ends in ``block``. ``sent`` is true for samples with a nonzero command."""
         samples = self._samples + np.arange(len(block))
         size = np.abs(block).max(axis=2)
         largest = np.maximum(np.maximum.accumulate(size), self._largest)
@@ -469,7 +469,7 @@ def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt:
 
 
 def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
-    """Return decaying ``values``; ignore values below ``noise``. Raises ConfigError if they do not decay."""
+    """Return ``values`` until they have decayed, ignoring ``noise``. Raises ConfigError if they do not decay."""
     response: list[float] = []
     largest, loud = noise, 0
     for value in values:

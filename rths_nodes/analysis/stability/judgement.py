@@ -120,7 +120,7 @@ class Judgement:
     """Stability of the loop of a test, determined before the test.
 
     ``growing`` is the number of growing roots, including conjugates. ``motions`` (rad/s) are the computed growing
-    roots without conjugates; the fastest growth is first. ``delay`` is the low-frequency delay of the rig's
+    roots without conjugates, the fastest growth first. ``delay`` is the low-frequency delay of the rig's
     slowest axis without a compensator, s.
 
     ``further_delay`` (s, equal for all axes), ``frequency_factor`` and ``gain`` (scale factor of the tested
@@ -155,7 +155,7 @@ class Judgement:
 
     @property
     def critical_delay(self) -> float | None:
-        """Delay of the rig (s) at the stability limit of the loop with its compensator; None if there is none."""
+        """Delay of the rig (s) at the stability limit of the loop with its compensator, or None."""
         return _critical(self.delay, self.further_delay)
 
     @property
@@ -183,7 +183,7 @@ class Judgement:
 
     @property
     def farthest(self) -> float:
-        """Largest factor on the natural frequencies in the search; for an unstable loop, the smallest factor."""
+        """Largest factor on the natural frequencies in the search, or the smallest for an unstable loop."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
         return 1.0 / crossings.FARTHEST if self.growing else crossings.FARTHEST
@@ -218,7 +218,7 @@ class Judgement:
         return "natural frequency" if len(self.modes) == 1 else "first natural frequency"
 
     def bode(self, frequency: Array) -> NDArray[np.complex128]:
-        """Return displacement over target of the compensated rig, ``(n, n_axes, n_axes)``.
+        """Return the ratio of displacement to target of the compensated rig, ``(n, n_axes, n_axes)``.
 
         ``frequency`` is ``(n,)`` Hz.
 
@@ -315,7 +315,7 @@ def judge(scenario: Scenario) -> Judgement:
 
 
 def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> bool:
-    """Return true if the loop is stable; faster than :func:`judge`. ``impulses`` caches impulse responses."""
+    """Return True if the loop is stable. Faster than :func:`judge`. ``impulses`` caches impulse responses."""
     loop = sampled_loop(scenario, impulses)
     if not all(force_loop.stable for force_loop in loop.force_loops):
         return False
@@ -330,7 +330,7 @@ def delay_margin(scenario: Scenario) -> DelayMargin:
 
 
 def continuous_delay(scenario: Scenario) -> float | None:
-    """Return the critical delay (s) in continuous time; None if there is none or if a part has no response."""
+    """Return the critical delay (s) in continuous time; None without one, or if a part has no response."""
     try:
         loop = continuous_loop(scenario)
         modes = modes_of(loop)
@@ -428,7 +428,7 @@ def _in_the_loop(loop: Loop, root: complex) -> complex:
 def growing_ones(
     loop: Loop, count: int, starts: Iterable[complex], limits: Iterable[Crossing]
 ) -> tuple[complex, ...]:
-    """Return growing motions (rad/s) without conjugates, fastest first, sought from ``starts`` and ``limits``."""
+    """Return the growing motions (rad/s) without conjugates, fastest first, from ``starts`` and ``limits``."""
     growing: list[complex] = []
 
     def add(motion: complex) -> None:

@@ -173,7 +173,7 @@ class ForceLoop:
 
     @cached_property
     def further_delay(self) -> tuple[float, float] | None:
-        """Smallest further delay (s) at which a motion grows, and its frequency (Hz); None if there is none."""
+        """Smallest further delay (s) at which a motion grows, and its frequency (Hz), or None."""
         delays = [
             ((math.pi + phase) % (2.0 * math.pi) / omega, omega / HZ)
             for omega, phase in self._crossings(lambda loop: np.abs(loop) - 1.0)
@@ -182,7 +182,7 @@ class ForceLoop:
 
     @cached_property
     def gain(self) -> float | None:
-        """Smallest factor above 1 on the stiffness at which a motion grows; None if there is none."""
+        """Smallest factor above 1 on the stiffness at which a motion grows, or None."""
         real = [omega for omega, _ in self._crossings(lambda loop: loop.imag)]
         loop = self.open(np.array([*real, math.pi / self.dt])).real  # also real at the Nyquist frequency
         gains = -1.0 / loop[loop < -VANISHED]
@@ -300,7 +300,7 @@ class WholeStructure:
 class ContinuousLoop(WholeStructure):
     """Computes the responses of a closed loop for small motion.
 
-    ``compensator`` and ``actuators`` are functions of the rig's frequency (rad/s). ``dt`` is the servo period, s;
+    ``compensator`` and ``actuators`` are functions of the rig's frequency (rad/s). ``dt`` is the servo period, s.
     ``transport`` is the delay of the port, s.
     """
 
@@ -340,7 +340,7 @@ class ContinuousLoop(WholeStructure):
         return float(max(-np.angle(response(omega)[0]) / omega[0] for response in self.actuators)) + self.transport
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return displacement over target, ``(n, n_axes, n_axes)``, at the rig's angular frequencies ``omega``."""
+        """Return the ratio of displacement to target, ``(n, n_axes, n_axes)``, at the rig's ``omega`` (rad/s)."""
         actuators = np.stack([response(omega) for response in self.actuators], axis=-1)
         late = actuators * np.exp(-1j * omega * self.transport)[:, None]
         command = self.compensator(omega)
@@ -397,11 +397,10 @@ class Lines(NamedTuple):
         return np.asarray(values.reshape(len(angles), *self.shape))
 
     def grid(self) -> Array:
-        """Return angles (rad) from 0 to pi. Between consecutive angles the sum changes by about ``CHANGED``.
+        """Return angles (rad) from 0 to pi, between which the sum changes by about the fraction ``CHANGED``.
 
-        ``CHANGED`` is a fraction. Every column has equal weight, whatever its unit. The angles are selected from a
-        uniform grid, which is fine compared with the width of a resonance whose terms have decayed to 1e-10 at the
-        last power.
+        Every column has equal weight, whatever its unit. The angles are selected from a uniform grid, much finer
+        than the width of a resonance whose terms have decayed to 1e-10 at the last power.
         """
         few = len(self.blocks)
         lines = self.blocks.reshape(few, few, -1).transpose(1, 0, 2).reshape(few * few, -1)
@@ -453,7 +452,7 @@ class Impulses:
 
     ``forces`` (N) and ``displacements`` (m) of the axes are ``(samples, n_axes, 3 n_dof)``. Columns are
     displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. In row 0 the ramp
-    begins, ``first`` samples after the due sample of the Target; ``first`` is 1 - samples_per_step.
+    begins, ``first`` samples after the due sample of the Target. ``first`` is 1 - samples_per_step.
     """
 
     forces: Array
@@ -563,7 +562,7 @@ class SampledLoop:
         return math.pi / (self.period * self.step)
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return displacement over target, ``(n, n_axes, n_axes)``. Images due to the ramp are excluded."""
+        """Return the ratio of displacement to target, ``(n, n_axes, n_axes)``, without images due to the ramp."""
         responses, first = self.impulses.displacements, self.impulses.first
         times = self.dt * (first + np.arange(len(responses)))
         waves = np.exp(-1j * np.multiply.outer(omega, times)) / self.per_step
@@ -573,7 +572,7 @@ class SampledLoop:
         return np.asarray(of_dof @ np.linalg.pinv(self.axes_of))
 
     def _read(self, delay: float) -> Lines:
-        """Return responses ``(t, q n_axes, q 3 n_dof)`` for powers of e^{-s q h}, with q steps h in a period.
+        """Return the responses ``(t, q n_axes, q 3 n_dof)`` for powers of e^{-s q h}, with q steps h in a period.
 
         Row block i and column block j hold the force at step i of a period due to the Target of step j.
         """
@@ -616,7 +615,7 @@ class SampledLoop:
         return np.asarray(share * values + (1.0 - share) * at_place.reshape(values.shape))
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return force per force on the axes, ``(n, q n_axes, q n_axes)``. The critical point is -1."""
+        """Return the force per force on the axes, ``(n, q n_axes, q n_axes)``. The critical point is -1."""
         period, parts = self._periods(1.0), []
         for some in np.array_split(np.asarray(s, np.complex128), math.ceil(len(s) / CHUNK)):
             w = np.exp(some * self.period * self.step)[:, None, None]

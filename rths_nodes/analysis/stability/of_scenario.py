@@ -49,7 +49,7 @@ def sampled_loop(
 
     ``cache`` keeps the responses from Targets to forces, which take most of the time. Scenarios that differ only
     in structure share these responses. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces the stiffness of the
-    restoring force; the constants of the integrator do not change.
+    restoring force. The constants of the integrator do not change.
     """
     assembly = Assembly(scenario)
     structure = _structure_of(assembly)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators for a delay that is constant, or adapted by the law of Chen & Ricles (2010).
+"""Compensators for a constant delay, or a delay adapted by the law of Chen & Ricles (2010).
 
 ``inverse``: inverse of a first-order actuator (Chen 2007; Chen & Ricles 2010, Eq. 5b).
 
@@ -12,8 +12,8 @@ the acceleration is the difference quotient over a time h (in the paper, the int
 quadratic ramp the acceleration jumps only between steps, so the quotient over a whole step gives the third
 derivative. The parameter `spacing` is h in samples.
 
-``adaptive`` and ``adaptive_inverse``: the law adapts the delay of one of these compensators. Each sample uses
-target c, measured displacement m and measured force f of the last sample; c', m' and f' are one sample earlier:
+``adaptive`` and ``adaptive_inverse`` adapt the delay of one of these compensators. Each sample uses the
+target c, measured displacement m and measured force f of the last sample; c', m' and f' are one sample older:
 
     tracking   A  += (c + c')(m - m') / 2,   TA += (m + m')(c - c') / 2,   I = (A - TA) / 2       Eqs. (8), (9)
     energy     I  += (f + f') / 2 ((m - m') - (c - c'))                      Mosqueda et al. 2007, as in Fig. 11
@@ -109,7 +109,7 @@ class Inverse(ConstantDelay):
 
 
 def taylor(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: float) -> tuple[tuple[()], float]:
-    """Command for the ``delay``, by a Taylor series of order 1 or 2."""
+    """Return the command for the ``delay`` by a Taylor series of order 1 or 2."""
     (second_order,) = k
     if second_order:
         return s, x + delay * (v + 0.5 * delay * a)
@@ -148,7 +148,7 @@ class DerivativeFeedforward(ConstantDelay):
 
 
 def accelerated(k: tuple[float, int], s: Ring, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
-    """Command for the ``delay``, by a Taylor series whose third derivative is the slope of the acceleration."""
+    """Return the command by a Taylor series whose third derivative is the slope of the acceleration."""
     per_span, spacing = k
     history, oldest = s
     if oldest < 0:
@@ -169,7 +169,7 @@ def spanned(params: LinearAcceleration.Params, dt: float) -> tuple[float, int]:
 
 
 class LinearAcceleration(ConstantDelay):
-    """Taylor series of the target to the third order, with linearly extrapolated acceleration."""
+    """Taylor series of the target up to the third order, with linearly extrapolated acceleration."""
 
     ABOUT = "Prediction with a linearly extrapolated acceleration (Horiuchi & Konno 2001)."
     SOURCES = ("horiuchi_konno_2001",)
@@ -275,7 +275,7 @@ def adaptive(led: ToNumber) -> ToNumber:
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
-        """Adapt the parameter (Chen & Ricles 2010, Eqs. 6 to 10); return the adapted compensator's command."""
+        """Adapt the parameter (Chen & Ricles 2010, Eqs. 6 to 10). Return the adapted compensator's command."""
         estimate, k_p, k_i, low, high, largest_step, quiet_step, forgetting, dt, by_energy, of_inner = k
         parameter, integral, peak, indicator, area, complement, c, c_before, m_before, f_before, inner = s
         if not rests:
@@ -377,7 +377,7 @@ class Adaptive(PerAxis):
             return self.indicator == "energy"
 
         def si_gains(self) -> tuple[float, float]:
-            """Return k_p (samples/m^2; energy indicator: samples/(N m)) and k_i (the same unit per s)."""
+            """Return k_p in samples/m^2, or in samples/(N m) for energy, and k_i in the same unit per second."""
             if self.by_energy:
                 return in_si(self.k_p_per_joule or 0.0, self.k_i_per_joule_s, 1.0)
             k_p = PAPER_GAIN_PER_MM2 if self.k_p_per_mm2 is None else self.k_p_per_mm2
@@ -458,7 +458,7 @@ def constants_of(params: AnyParams, adaptable: Adaptable, inner: object, dt: flo
 
 
 class AdaptiveInverse(Adaptive):
-    """Inverse compensation with an alpha that is adapted by the law of Chen & Ricles (2010)."""
+    """Inverse compensation with an alpha adapted by the law of Chen & Ricles (2010)."""
 
     @params
     class Params(LawParams):

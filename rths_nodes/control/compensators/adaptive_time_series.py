@@ -6,8 +6,8 @@ The inverse of the actuator is a series of the target x and its derivatives, wit
     u = a0 x + a1 x' + a2 x''
     (a0, a1, a2) = least squares of  u = a0 xm + a1 xm' + a2 xm''  over the last `window` seconds
 
-with the sent commands u and the measured displacements xm. Both pass through the same low-pass filter, which does
-not affect the relation. An actuator with the natural frequency w (rad/s) and the damping ratio zeta has the
+with the commands u and the measured displacements xm. Both pass the same low-pass filter, which does not affect
+the relation. An actuator with the natural frequency w (rad/s) and the damping ratio zeta has the
 coefficients (1, 2 zeta / w, 1 / w^2). A pure delay has approximately (1, delay, delay^2 / 2).
 
 Three details differ from the publication:
@@ -15,8 +15,8 @@ Three details differ from the publication:
 - The derivatives of the filtered xm are inner states of the filter (``derivative_filter.py``), which are less
   noisy than differences of its output.
 - For a motion of one frequency, x'' is proportional to x, and the least-squares problem is singular in a0 and a2.
-  The fit therefore penalises changes of the coefficients. If the motion determines the coefficients, repeated
-  fits converge to the least-squares solution.
+  The fit therefore penalises changes of the coefficients. Repeated fits converge to the least-squares solution if
+  the motion determines the coefficients.
 - The coefficients move to a new solution no faster than `rate`, not in one step.
 
 Sums of products are updated with the newest and the oldest row of the window. They are recomputed after each
@@ -54,7 +54,7 @@ Sums = tuple[float, float, float, float, float, float, float, float, float]
 NONE = ((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0)
 COEFFICIENTS = 3
 LEAST_ROWS = 2 * COEFFICIENTS
-"""Smallest number of rows in the window; a fit to fewer rows follows noise."""
+"""Smallest number of rows in the window. A fit to fewer rows follows noise."""
 LOWER_A0, UPPER_A0 = 0.7, 1.3
 """Limits of a0, the inverse of the actuator's amplitude at low frequency."""
 UPPER_A1 = 2.5
@@ -133,7 +133,7 @@ def with_row(k: Fit, s: Ring, x: float, y: float, z: float, u: float) -> Ring:
 
 
 def fitted(k: Fit, s: Ring, coefficients: Three) -> Three:
-    """Return coefficients after one fit, within their limits; unchanged if no displacement exceeds the trigger."""
+    """Return the fitted coefficients, within their limits; unchanged if no displacement exceeds the trigger."""
     _, _, (sums, large), _, _, _ = s
     if large == 0:
         return coefficients
@@ -160,7 +160,7 @@ def fitted(k: Fit, s: Ring, coefficients: Three) -> Three:
 
 
 def solved(left: tuple[float, ...], right: tuple[float, ...]) -> Three:
-    """Solve three equations; ``left`` is the upper triangle of a symmetric positive definite matrix."""
+    """Solve three linear equations. ``left`` is the upper triangle of a symmetric positive definite matrix."""
     xx, xy, xz, yy, yz, zz = left
     p, q, r = right
     f, g = xy / xx, xz / xx
@@ -191,7 +191,7 @@ class State(NamedTuple):
     row: int
     """Index of the last sample in its block; -1 after the end of a block."""
     turn: int
-    """Sample in the block at which this axis is fitted. It differs between axes, to spread the computing time."""
+    """Sample of the block at which this axis is fitted; differs between axes to spread the computing time."""
     rest: int
     """Number of samples until fits resume."""
     sent: float
@@ -248,7 +248,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[tuple[object, ...], float]:
-    """Command a0 x + a1 v + a2 a; the coefficients are fitted once per block."""
+    """Return the command a0 x + a1 v + a2 a. The coefficients are fitted once per block."""
     inputs, filter_rows, last, settling, _, rate, _, fit = k
     row, turn, resting, sent, coefficients, wanted, command, seen, of_command, of_seen, window = s
     row += 1

@@ -2,8 +2,8 @@
 """Two compensators in series: the output of the first is the target of the second.
 
 Both receive the same measurement. Two-stage adaptive delay compensation (TADC, Wang et al.) is the chain of
-`discrete_model` and `polynomial`. The polynomial compensates most of the delay, and the model the remainder
-(Fig. 1).
+`discrete_model` and `polynomial`. The polynomial compensates most of the delay, and the model compensates the
+remainder (Fig. 1).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ State = tuple[object, tuple[float, float], object]
 
 
 def between(dt: float, s: tuple[float, float], output: float) -> tuple[tuple[float, float], float, float]:
-    """Return the next state, and velocity and acceleration of ``output`` (m) by backward differences."""
+    """Return the next state and the velocity and acceleration of ``output`` (m), by backward differences."""
     before, velocity_before = s
     velocity = (output - before) / dt
     return (output, velocity), velocity, (velocity - velocity_before) / dt
@@ -44,7 +44,7 @@ def chained(first: ToNumber, second: ToNumber) -> ToNumber:
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
-        """Command of the second compensator, whose target is the command of the first."""
+        """Return the command of the second compensator, whose target is the command of the first."""
         dt, of_first, of_second = k
         one, middle, two = s
         one, output = first(of_first, one, x, v, a, m, f, rests, preparing)

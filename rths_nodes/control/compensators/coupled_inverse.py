@@ -3,7 +3,7 @@
 
 The law uses instrumental variables: recursive least squares that begin with the identified inverse.
 
-Command y, measured displacement m and target d pass the same low-pass filter, and their means over the last
+The command y, measured displacement m and target d pass the same low-pass filter. Their means over the last
 ``memory`` seconds are subtracted. With the coefficients c and the i-th derivatives phi_i and z_i of m and d, for
 each axis and each block of ``decimation`` samples:
 
@@ -11,15 +11,15 @@ each axis and each block of ``decimation`` samples:
 
 Noise of the measured displacement would bias ordinary least squares. The target has no noise and is correlated
 with the measurement (Soederstroem & Stoica, System Identification, 1989, chapter 8). K vanishes without motion. P
-returns by the fraction delta to the covariance P_0 of the identification, so that coefficients not determined by
-the motion stay as identified.
+returns by the fraction delta to the covariance P_0 of the identification, so coefficients not determined by the
+motion stay as identified.
 
 - R is the variance of e due to sensor noise, times the number of dependent samples of e. The noise is estimated
   from the third differences of the measurement, which contain no motion.
 - e is limited (Huber) to ``deviations`` times its expected standard deviation, (R + z P z)^0.5, because of
   saturated valves, shocks and nonlinear rigs.
 - The coefficients stay within ``deviations`` standard deviations of the identified coefficients.
-- After a bridged sample, updates pause for the memory of the filter, one period of its cut-off frequency.
+- Updates pause after a bridged sample for the memory of the filter, one period of its cut-off frequency.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ OF_DIFFERENCES = 20.0
 class Law(NamedTuple):
     """Constants of the law, as arrays.
 
-    A row has m numbers (derivatives times axes), in order of derivative, scaled by powers of the cut-off
-    frequency.
+    A row has m numbers, one per derivative and axis, in order of derivative. They are scaled by powers of the
+    cut-off frequency.
     """
 
     block: Array
@@ -150,10 +150,10 @@ def inverse(watched_by: Function, series: Function) -> Function:
     def step(
         k: Constants, s: State, x: N, v: N, a: N, m: N, f: N, rests: bool, preparing: bool
     ) -> tuple[tuple[object, ...], N]:
-        """Learn from command, measurement and target of the last sample; then compute the next command."""
+        """Learn from the command, measurement and target of the last sample. Return the next command."""
         lead, slope, _, _, law = k
         coefficients, past, command, target, watched = s
-        # this measurement belongs to command and target of the last sample
+        # this measurement belongs to the command and target of the last sample
         watched, coefficients = watched_by(law, watched, coefficients, command, m, target, rests)
         past, target, command = series(lead, slope, coefficients, past, x, v, a)
         return (coefficients, past, command, target, watched), command
@@ -162,7 +162,7 @@ def inverse(watched_by: Function, series: Function) -> Function:
 
 
 def renewed(s: State) -> bool:
-    """Return whether a block has just ended."""
+    """Return True if a block has just ended."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1
@@ -215,7 +215,7 @@ def blocks(s: Watched) -> int:
 
 
 def by_power(rows: Sequence[Numbers] | Array, count: int, terms: Array, position: int) -> int:
-    """Write ``rows`` into ``terms`` from ``position`` on, ordered by derivative; return the next position."""
+    """Write ``rows`` into ``terms`` from ``position`` on, ordered by derivative. Return the next position."""
     n = len(rows)
     for power in range(count):
         for row in rows:
@@ -233,7 +233,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
         return values
 
     def shown(k: Constants, s: State) -> Array:
-        """Return coefficients, their standard deviations, and the largest distances from identified values."""
+        """Return the coefficients, their standard deviations, and the largest distances from identified values."""
         _, _, _, _, (_, units, _, _, _, _, _, _, _, _, _, _, _) = k
         rows, _, _, _, (_, _, _, _, _, _, covariance, distance, _, _) = s
         n, size = len(rows), count * len(rows)
@@ -253,7 +253,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
 def watch(
     k: Law, s: Watched, rows: Rows, command: Numbers, measured: Numbers, target: Numbers, rests: bool
 ) -> tuple[tuple[object, ...], Rows]:
-    """Return state and coefficients after a sample; the coefficients are updated at the end of a block."""
+    """Return the state and coefficients after a sample. The coefficients change at the end of a block."""
     row, samples, seen, mean, noise, learned, covariance, distance, count, resting = s
     settling, last = k[10], len(samples) - KNOWN - 1
     row += 1
@@ -274,7 +274,7 @@ def watch(
 
 
 def taken(k: Law, s: Watched) -> Array:
-    """Advance the filter by a block; return the noise variance of the block's measurements, ``(n,)`` m^2."""
+    """Advance the filter by a block. Return the noise variance of the block's measurements, ``(n,)`` m^2."""
     block = k[0]
     _, rows, seen, _, noise, _, _, _, count, _ = s
     n, every = len(noise), len(rows) - KNOWN
@@ -295,7 +295,7 @@ def taken(k: Law, s: Watched) -> Array:
 
 
 def learn(k: Law, s: Watched, variance: Array, count: int) -> None:
-    """Update means, noise, coefficients and covariances."""
+    """Update the means, noise, coefficients and covariances in place."""
     _, _, ends, low, high, prior, forget, noise_gain, least_noise, deviations, _, per_spread, powers = k
     _, samples, _, mean, noise, rows, covariance, distance, _, _ = s
     n, size = len(rows), len(rows[0])

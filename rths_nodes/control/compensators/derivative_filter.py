@@ -3,7 +3,7 @@
 
 This is a fourth-order Butterworth filter in phase-variable form, z' = w (A z + b u), with the input u and the
 cut-off frequency w (rad/s). The state z holds the output and its first three derivatives, divided by powers of w.
-The solution is exact for an input that is linear between samples.
+The solution is exact for an input linear between samples.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class DerivativeFilter:
         return rows
 
     def states(self, values: Array) -> Array:
-        """Return states ``(samples, 4, n)`` for inputs ``values`` ``(samples, n)``; earlier inputs are zero."""
+        """Return the states ``(samples, 4, n)`` for inputs ``values`` ``(samples, n)`` after zero inputs."""
         states = np.zeros((len(values) + 1, ORDER, values.shape[1]))
         before = np.zeros_like(values[:1])
         for index, now in enumerate(values):

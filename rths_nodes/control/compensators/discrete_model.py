@@ -8,7 +8,7 @@ The law inverts the loading system's delay and amplitude error:
 
 with the target y_a, the measured displacement y_m, the output y_ac of this compensator and the estimate theta^ of
 theta. At sample k the newest pair is from sample k - 1, so the model contains the transport delay. The spacing s
-is not published; 5 samples at 1024 Hz give parameters similar to the published parameters.
+is not published. 5 samples at 1024 Hz give parameters similar to the published parameters.
 
 If updates begin during the motion (initial covariance 1000 1/mm^2, updates from 0.5 s on, no soft start), the
 published law bursts. Parameters identified from the first few samples cause forces of the order of MN. With
@@ -18,7 +18,7 @@ published law bursts. Parameters identified from the first few samples cause for
 - parameters are not adopted if the sum of their magnitudes exceeds ``largest_gain``;
 - updates pause while all measured displacements in the model are below ``quiet_amplitude``.
 
-``guarded: false`` is the published law; use it with a soft start.
+``guarded: false`` is the published law. Use it with a soft start.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def starting(a: float, b: float, c: float, covariance: float) -> Numbers:
 
 
 def updated(s: Numbers, rho: float, x: float, y: float, z: float, value: float) -> Numbers:
-    """Return parameters and covariance after one sample, with forgetting (Wang et al., TADC, Eq. 5).
+    """Return the parameters and covariance after one sample, with forgetting (Wang et al., TADC, Eq. 5).
 
         K = P f / (rho + f' P f),   theta += K (value - f' theta),   P = (I - K f') P / rho,   f = (x, y, z)
 
@@ -138,7 +138,7 @@ def taken_over(theta: Theta, model: Numbers, rate: float, largest: float) -> The
 
 
 def gain(theta: tuple[float, ...]) -> float:
-    """Largest factor by which the parameters ``theta`` can amplify a target."""
+    """Return the largest factor by which the parameters ``theta`` can amplify a target."""
     a, b, c = theta
     return abs(a) + abs(b) + abs(c)
 
@@ -146,7 +146,7 @@ def gain(theta: tuple[float, ...]) -> float:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[object, float]:
-    """Update the model from measurement and output of the last sample; return the output for this target."""
+    """Update the model from the last measurement and output. Return the output for this target."""
     _, spacing, forgetting, covariance, resets, begin, dt, rate, largest, quiet = k
     theta, model, targets, seen, now, output, prepared, sample = s
     if prepared and not preparing:  # soft start finished: the rig is at rest, and learning begins
@@ -260,7 +260,7 @@ class DiscreteModel(PerAxis):
                 )
             if noise * PEAK_TO_RMS > quiet:
                 cautions.append(
-                    f"the law learns from the displacement noise of {noise:g} m rms, so that its parameters and "
+                    f"the law learns from the displacement noise of {noise:g} m rms, so its parameters and "
                     "the command go to zero within a few quiet seconds. Set guarded = true, and "
                     f"quiet_amplitude to {PEAK_TO_RMS:g} times the noise"
                 )
@@ -272,7 +272,7 @@ class DiscreteModel(PerAxis):
     SHOWN = staticmethod(shown)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command divided by target at ``omega`` (rad/s) with the initial parameters."""
+        """Return the ratio of command to target at ``omega`` (rad/s) with the initial parameters."""
         spacing = self._p.spacing * self._dt
         transfer = taps(omega, self._p.initial, [tap * spacing for tap in range(TAPS)])
         return transfer * self.lead_response(omega)

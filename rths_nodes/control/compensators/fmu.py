@@ -42,7 +42,7 @@ class AxisVariables:
 
 
 class Fmu(OnNumbers):
-    """Runs a controller that is an FMU in a separate process.
+    """Runs an FMU as the controller, in a separate process.
 
     The FMU is not informed of bridged samples or a soft start, so an adaptive controller continues to adapt.
     """

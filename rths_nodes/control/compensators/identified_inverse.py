@@ -9,8 +9,8 @@ The third derivative is the slope of a straight line fitted to the accelerations
 slope is late by half the window, but its term is only half a per cent of the command. A difference of two samples
 would amplify the noise of the force.
 
-The coefficients include all delay between command and measured displacement, including transport. They do not
-include the delay after the measurement (``lead``). doc/identified_inverse.md contains the derivation, the bounds
+The coefficients include all delay between command and measured displacement, including transport, but not the
+delay after the measurement (``lead``). doc/identified_inverse.md contains the derivation, the bounds
 and the failures.
 """
 
@@ -54,7 +54,7 @@ ORDER = 3
 def constants_in_arrays(
     params: IdentifiedInverse.Params, dt: float
 ) -> tuple[float, Array, Array, Law | tuple[()]]:
-    """Return lead (s), weights of the last accelerations for the jerk (oldest first), coefficients and law.
+    """Return the lead (s), the weights of accelerations for the jerk (oldest first), the coefficients and the law.
 
     Coefficients are ``(order + 1, n_axes, n_axes)``. The law is an empty tuple if learning is off.
     """
@@ -145,7 +145,7 @@ class IdentifiedInverse(PerAxis):
         def cautions(self, test: TestContext) -> list[str]:
             cautions = acceleration_cautions(test)
             if ramp_seen(test) not in ("linear", "hermite", ""):
-                cautions.append("the third derivative of the target jumps with this ramp; set ramp.type = hermite")
+                cautions.append("the third derivative of the target jumps with this ramp. Set ramp.type = hermite")
             if self.model is not None:
                 cautions += loading_model.load(self.model, inverse_only=True).cautions(test.axes, test.servo_rate)
             return cautions

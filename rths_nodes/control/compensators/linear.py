@@ -14,7 +14,7 @@ PI tracking control with a phase lead is the example controller of that benchmar
 
     u = (K_p + K_i / s) (w - m),    w = (1 + T_1 s) / (1 + T_2 s) y
 
-u is the command, y the target and m the measured displacement; y and m are values of the last sample. Both
+u is the command, y the target and m the measured displacement. y and m are values of the last sample. Both
 transfer functions are discretised by Tustin's rule. Without a transport delay this law reproduces the benchmark's
 simulation, in which a measurement affects the command of the same instant.
 """
@@ -316,7 +316,7 @@ class Linear(PerAxis):
         return CoupledKernel(sampled, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command divided by target at ``omega`` (rad/s), assuming exact derivatives.
+        """Return the ratio of command to target at ``omega`` (rad/s), assuming exact derivatives.
 
         The shape is ``(n,)`` for one axis and ``(n, n_axes, n_axes)`` for several axes. Raises ConfigError for a
         law with feedback, whose response depends on the rig.
@@ -354,7 +354,7 @@ def pi_constants(params: ProportionalIntegralLead.Params, dt: float) -> PiConsta
 def pi_step(
     k: PiConstants, s: PiState, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[PiState, float]:
-    """PI control of the tracking error of the last sample."""
+    """Return the PI command for the tracking error of the last sample."""
     proportional, half, now, before, kept = k
     x_before, led, error_before, integral = s
     error = led - m

@@ -38,7 +38,7 @@ from rths_nodes.mechanics.structure import transition
 
 @params
 class FeedbackParams:
-    """Weights of the regulator and noise densities of the observer; only their ratios matter."""
+    """Weights of the regulator and noise densities of the observer. Only their ratios matter."""
 
     displacement_weight: float = number("weight q of the deviation", "1", 14.0, more_than=0.0)
     command_weight: float = number("weight r of the feedback", "1", 1.0, more_than=0.0)
@@ -71,7 +71,7 @@ def observer_at_rest(k: Array) -> Array:
 
 
 def feedback_step(k: Array, states: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
-    """Update the observer ``states`` in place from the last deviations (m); return the feedback (m)."""
+    """Update the observer ``states`` in place from the last deviations (m). Return the feedback (m)."""
     n = len(states) - len(deviation)
     put(states, n, deviation)
     derivative = matvec(k, states)
@@ -82,9 +82,9 @@ def feedback_step(k: Array, states: Array, deviation: Numbers, feedback: Numbers
 def deviation_controller(
     plant: StateSpace, params: FeedbackParams, coupled: bool, dt: float, lead: float, path: str
 ) -> Controller:
-    """Return the feedback for ``plant``, sampled every ``dt`` (s); commands act ``lead`` (s) later.
+    """Return the feedback for ``plant``, sampled every ``dt`` (s). Commands act ``lead`` (s) later.
 
-    If ``coupled`` is false, the coupling of the axes is ignored. Raises ConfigError, with ``path``, if no such
+    The coupling of the axes is ignored if ``coupled`` is false. Raises ConfigError, with ``path``, if no such
     feedback exists or if its sampled loop with ``plant`` is unstable.
     """
     from scipy.linalg import block_diag  # slow import (0.5 s), not needed to list components
@@ -134,7 +134,7 @@ def _continuous(plant: StateSpace, params: FeedbackParams, path: str) -> tuple[A
 
 
 def loop_radius(plant: StateSpace, controller: Controller, dt: float, late: int) -> float:
-    """Return the growth factor of deviations per sample (stable below 1); commands act ``late`` samples later."""
+    """Return the growth factor of deviations per sample (stable below 1). Commands act ``late`` samples later."""
     phi, before, now = transition(plant.system, plant.inputs, dt)
     phi_of_observer, gamma, gain = controller
     n, m, c = len(phi), before.shape[1], len(phi_of_observer)
@@ -203,7 +203,7 @@ def law(feedback: Callable[..., Numbers]) -> Callable[..., tuple[object, Numbers
         rests: bool,
         preparing: bool,
     ) -> tuple[object, Numbers]:
-        """Command u_FF + u_FB: feedforward by the inverse model, and LQG feedback of the deviation."""
+        """Return the command u_FF + u_FB of the inverse model and of the LQG feedback of the deviation."""
         dt, matrix, of_feedback = k
         derivatives, x_before, a_before, _, u_fb, observer = s
         # this measurement belongs to the target of the previous sample
@@ -285,7 +285,7 @@ class ModelBased(PerAxis):
         return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else feedback_step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return feedforward / target at ``omega`` (rad/s), ``(n, n_axes, n_axes)``, for exact derivatives."""
+        """Return feedforward / target ``(n, n_axes, n_axes)`` at ``omega`` (rad/s), for exact derivatives."""
         return loading_model.inverse_response(
             loading_model.ahead(self.feedforward, self.lead), 1j * np.asarray(omega)
         )

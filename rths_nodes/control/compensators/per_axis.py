@@ -3,7 +3,7 @@
 
     step(constants, state, x, v, a, m, f, rests, preparing) -> state, command
 
-Arguments are the target x (m), v (m/s), a (m/s^2) of the next sample, and displacement m (m) and force f (N)
+Arguments are the target x (m), v (m/s), a (m/s^2) of the next sample, and the displacement m (m) and force f (N)
 measured at the last sample. ``rests`` and ``preparing`` are ``flagged`` and ``preparing`` of the :class:`Motion`.
 In a :class:`CoupledKernel`, tuples with a number for each axis replace the numbers.
 
@@ -11,7 +11,7 @@ The parameter ``lead`` extrapolates the target by the time L:
 
     d(t + L) = x + L v + L^2/2 a + L^3/6 j,   its derivatives likewise,   j = (a_k - a_{k-1}) / dt
 
-with displacement x, velocity v and acceleration a of the target. The series is exact for a cubic motion. The lead
+The series is exact for a cubic motion. The lead
 L compensates delays after the measurement of the displacement, for example a late force signal. No transport delay
 is added to L.
 """
@@ -54,7 +54,7 @@ def ahead(step: ToNumber) -> ToNumber:
     def led(
         k: OfLead, s: LeadState, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
-        """Inner step with the target extrapolated by the lead."""
+        """Call the inner step with the target extrapolated by the lead."""
         lead, dt, constants = k
         before, inner = s
         inner, command = step(constants, inner, *read_ahead(lead, dt, before, x, v, a), m, f, rests, preparing)
@@ -64,7 +64,7 @@ def ahead(step: ToNumber) -> ToNumber:
 
 
 def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: float) -> tuple[float, float, float]:
-    """Return x, v, a of the target after ``lead`` (s); ``before`` is the acceleration ``dt`` (s) earlier."""
+    """Return x, v, a of the target after ``lead`` (s). ``before`` is the acceleration ``dt`` (s) earlier."""
     jerk = (a - before) / dt
     if before != before:  # NaN at the first sample: the acceleration at the start is not a jump from zero
         jerk = 0.0
@@ -119,7 +119,7 @@ Shown = Callable[..., Numbers | Array]
 class Bound(NamedTuple):
     """Parts of a compensator for a loop that calls kernels.
 
-    ``states`` has one entry for each axis, or one entry if the axes are coupled. The results of the functions
+    ``states`` has one entry per axis, or a single entry if the axes are coupled. The results of the functions
     ``shown``, in order, equal ``state()``. If ``renewed(state)`` is defined, these results change only in steps
     after which ``renewed`` returns true.
     """
@@ -156,7 +156,7 @@ class CoupledKernel(NamedTuple):
 class PerAxis(OnNumbers):
     """A compensator defined by its ``KERNEL``, with a state for each axis.
 
-    ``SHOWN`` returns the recorded numbers of a state; ``state_units`` has their names (without axis) and units.
+    ``SHOWN`` returns the recorded numbers of a state. ``state_units`` has their names (without axis) and units.
     """
 
     SHOWN: ClassVar[Shown] = staticmethod(nothing)
@@ -164,7 +164,7 @@ class PerAxis(OnNumbers):
     reads_ahead: ClassVar[bool] = False
     """True if the kernel itself extrapolates the target by the parameter ``lead``."""
     inherited: ClassVar[tuple[str, ...]] = ("commands", "state")
-    """Methods that a subclass must not override; otherwise a loop cannot call the kernel."""
+    """Methods that a subclass must not override, because a loop could then not call the kernel."""
 
     def __init__(self, params: AnyParams, dt: float, n_axes: int) -> None:
         self._p, self._dt, self._n_axes = params, dt, n_axes

@@ -76,7 +76,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[State, float]:
-    """Polynomial extrapolation: weighted sum of the present target and earlier targets."""
+    """Return the extrapolated target, a weighted sum of the present and earlier targets."""
     weights, spacing = k
     history, now = s
     now += 1
@@ -118,7 +118,7 @@ class Polynomial(PerAxis):
     KERNEL = Kernel(constants, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command divided by target at ``omega`` (rad/s), Eq. (6) of Horiuchi et al. without the delay."""
+        """Return the ratio of command to target at ``omega`` (rad/s), Eq. (6) of Horiuchi et al. without delay."""
         weights, spacing = constants(self._p, self._dt)
         ages = spacing * self._dt * np.arange(len(weights))
         return taps(omega, weights, ages) * self.lead_response(omega)

@@ -31,7 +31,7 @@ def step(
     rests: bool,
     preparing: bool,
 ) -> tuple[State, Numbers]:
-    """Command computed before the test for this sample; the last command is held."""
+    """Return the predefined command of this sample, or the last one after the end."""
     (commands,) = k
     (sample,) = s
     sample = min(sample + 1, len(commands) - 1)

@@ -24,8 +24,8 @@ Knowledge = tuple[
 - Command, measured displacement and target, filtered at the end of the last block, each with its last input. In
   the first block the first number of each signal is the sum of its inputs.
 - Means of the filtered signals, and mean sum of squared third differences in a block.
-- Number of blocks used for learning, blocks until learning resumes, and largest distance from the identified
-  coefficients, in standard deviations."""
+- Number of blocks used for learning, number of blocks until learning resumes, and largest distance from the
+  identified coefficients, in standard deviations."""
 Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Four, NDArray[np.int64]]
 """``Law`` as numbers. Each tuple has four elements; unused elements are 0, and unused units are 1.
 
@@ -69,7 +69,7 @@ def unlearned(k: Learning) -> Watched:
 def watch(
     k: Learning, s: Watched, coefficients: Four, u: float, m: float, d: float, rests: bool
 ) -> tuple[tuple[object, ...], Four]:
-    """Update coefficients at the end of a block, from command ``u``, displacement ``m`` and target ``d`` (m)."""
+    """Update the coefficients once per block from command ``u``, displacement ``m`` and target ``d`` (m)."""
     inputs, columns, last, correction = k
     row, begun, signals, before, earlier, first, squares, knowledge = s
     if row < -1:  # the rig was at rest before, at the first measured position
@@ -151,7 +151,7 @@ def led_back(s: Knowledge, k: Correction) -> Knowledge:
 def learned(
     k: Correction, s: Knowledge, coefficients: Four, signals: tuple[Five, Five, Five], squares: float
 ) -> tuple[Knowledge, Four]:
-    """Update means, noise, coefficients and covariance at the end of a block."""
+    """Update the means, noise, coefficients and covariance at the end of a block."""
     row, covariance, faded, _, means, noise, count, resting, distance = s
     if resting:
         return (row, covariance, faded, signals, means, noise, count, resting - 1, distance), coefficients
@@ -189,7 +189,7 @@ def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
 def corrected(
     row: Four, covariance: Covariance, y: float, seen: Four, z: Four, variance: float, deviations: float
 ) -> tuple[Four, Covariance]:
-    """Return coefficients and covariance after one correction; ``variance`` is R of ``coupled_inverse.py``."""
+    """Return the coefficients and covariance after a correction. ``variance`` is R of ``coupled_inverse.py``."""
     aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
     a, b, c, d = row
     p, q, r, s = seen
@@ -218,7 +218,7 @@ def corrected(
 
 
 def within(row: Four, low: Four, high: Four) -> Four:
-    """Limit four coefficients to their bounds."""
+    """Return the four coefficients, limited to their bounds."""
     a, b, c, d = row
     e, f, g, h = low
     p, q, r, s = high
@@ -226,7 +226,7 @@ def within(row: Four, low: Four, high: Four) -> Four:
 
 
 def farthest(row: Four, first: Four, per_spread: Four) -> float:
-    """Largest distance of a coefficient from its identified value, in standard deviations."""
+    """Return the largest distance of a coefficient from its identified value, in standard deviations."""
     a, b, c, d = row
     e, f, g, h = first
     p, q, r, s = per_spread
@@ -245,7 +245,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
         return first(like, coefficients)
 
     def shown(k: Constants, s: State) -> Numbers:
-        """Return coefficients, their standard deviations, and the largest distance from the identified values."""
+        """Return the coefficients, their standard deviations, and the largest distance from identified values."""
         _, _, _, _, learning = k
         _, _, _, correction = learning
         _, _, _, _, _, _, _, _, _, units, _ = correction

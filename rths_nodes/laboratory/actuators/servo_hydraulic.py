@@ -56,7 +56,7 @@ last command (m)."""
 
 
 def moved(s: Whole, h: float, rates: Whole) -> Whole:
-    """Return the state after ``h`` s at ``rates``. Velocity and fastest velocity are copied from ``rates``."""
+    """Return the state after ``h`` s at ``rates``, which include the velocity and the fastest velocity."""
     f, y, w, x, _, _, inner = s
     df, dy, dw, dx, v, fastest, changes = rates
     return f + h * df, y + h * dy, w + h * dw, x + h * dx, v, fastest, along(inner, h, changes)
@@ -111,8 +111,8 @@ def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
     def through(k: Constants, s: Whole, command: float, slope: float) -> Whole:
         """Advance by one substep, halved until its parts are short enough for the piston's velocity.
 
-        The command changes by ``slope`` (m) during the substep. If even the smallest parts are too long, the
-        states become NaN.
+        The command changes by ``slope`` (m) during the substep. The states become NaN if even the smallest parts
+        are too long.
         """
         fastest, h = k[9], k[7]
         count = 1 << (len(fastest) - 1)

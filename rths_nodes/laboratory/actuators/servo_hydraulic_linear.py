@@ -107,7 +107,7 @@ def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
 
 
 def within(value: float, most: float) -> float:
-    """Limit ``value`` to the range +-``most``."""
+    """Return ``value``, limited to the range +-``most``."""
     if value > most:
         return most
     return -most if value < -most else value
@@ -119,7 +119,7 @@ def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
     def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Parts:
         """Advance by one sample in Runge-Kutta steps, in more steps if the specimen's states decay fast.
 
-        If too many steps are needed, the states become NaN.
+        The states become NaN if too many steps are needed.
         """
         _, units, parts, most_parts, dt, decay, _, of_rate = k
         a, b, c, d, e = units
@@ -195,11 +195,13 @@ class ServoHydraulicLinear(Actuator):
         b2: float = number("coefficient beta2 of the valve", "1/s^2", 9.9976e4, more_than=0.0)
         gain: float = number("factor by which the command is multiplied", "1", 1.0261, more_than=0.0)
         max_force: float | None = number(
-            "limit of the absolute force; default: unlimited", "N", None, more_than=0.0
+            "largest magnitude of the force; default: unlimited", "N", None, more_than=0.0
         )
-        dead_band: float = number("absolute error up to which the valve does not respond", "m", 0.0, at_least=0.0)
+        dead_band: float = number(
+            "magnitude of the error up to which the valve does not respond", "m", 0.0, at_least=0.0
+        )
         valve_limit: float | None = number(
-            "absolute error at which the valve is fully open; default: unlimited", "m", None, more_than=0.0
+            "magnitude of the error at which the valve is fully open; default: unlimited", "m", None, more_than=0.0
         )
         substeps: int = integer(
             "smallest number of Runge-Kutta steps per sample if the plant is not linear",

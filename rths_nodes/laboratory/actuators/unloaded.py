@@ -10,8 +10,8 @@ and the kernel of the specimen is
     step(constants, state, displacement, velocity) -> state, force
 
 The second kernel advances the inner states of the specimen at constant velocity. A specimen with mass also resists
-the change of velocity, and starts at rest. A sample has at least ``INCREMENTS`` increments, more if the states
-decay fast. If more than ``HARD_LIMIT`` increments are needed, the states become NaN.
+the change of velocity, and starts at rest. A sample has at least ``INCREMENTS`` increments, and more if the states
+decay fast. The states become NaN if more than ``HARD_LIMIT`` increments are needed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rths_nodes.mechanics import structure as exact_steps
 INCREMENTS = 4.0
 """Smallest number of RK4 steps per sample."""
 LONGEST_WAY = HARD_LIMIT * LONGEST
-"""Largest number of decay times per sample. If a sample has more, the states become NaN."""
+"""Largest number of decay times per sample. The states become NaN if a sample has more."""
 Both = tuple[object, object]
 Going = Callable[..., tuple[object, float, float]]
 PathConstants = tuple[float, float, tuple[float, float, float], object]
@@ -139,7 +139,7 @@ class SpecimenPath:
 
 def with_specimen(go: Going, move: ToNumber) -> Function:
     def step(k: Both, s: Both, command: float) -> tuple[Both, tuple[float, float, float]]:
-        """Advance an actuator that is not affected by its specimen, then advance the specimen."""
+        """Advance an actuator unaffected by its specimen, then the specimen."""
         of_actuator, of_specimen = k
         state, inner = s
         state, displacement, velocity = go(of_actuator, state, command)
@@ -193,7 +193,7 @@ def hold_parameter(default: str = "staircase") -> Field:
 def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
     """Return [Phi, g_0, g_1], ``(n, n + 2)``, of the exact step x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k.
 
-    The state x follows x' = ``a`` x + ``b`` c for the command c; ``a`` is ``(n, n)`` and ``b`` is ``(n,)``. During
+    The state x follows x' = ``a`` x + ``b`` c for the command c. ``a`` is ``(n, n)`` and ``b`` is ``(n,)``. During
     the sample of ``dt`` (s) that ends at k, the command is c_k (staircase), or linear from c_{k-1} to c_k (ramp).
     """
     phi, before, now = exact_steps.transition(a, b[:, None], dt)
@@ -258,8 +258,8 @@ class HeldPlant(Unloaded):
 class SecondOrder(HeldPlant):
     """Solves d'' + 2 zeta w d' + w^2 d = w^2 c exactly for the displacement d and the command c.
 
-    With commands held at 1024 samples per second, the default plant lags by 13.7 ms at 2 Hz and 15.6 ms at 10 Hz,
-    measured from the start of the sample in which the command takes effect.
+    With commands held at 1024 samples per second, the default plant lags by 13.7 ms at 2 Hz and 15.6 ms at 10 Hz.
+    The lag is measured from the start of the sample in which the command takes effect.
     """
 
     ABOUT = "Second-order actuator; the defaults model the loading system of the TADC tests (plant P2)."

@@ -23,7 +23,7 @@ def longest_wait_parameter() -> Field:
 
 def trigger_parameter() -> Field:
     return flag(
-        "the rig has a digital output for other data acquisition, which is high from the first to the last "
+        "the rig has a digital output for other data acquisition; it is high from the first to the last "
         "sample of a running test, or to the safe stop; the auxiliary channel trigger [1] has the state of "
         "this output",
         False,

@@ -3,7 +3,7 @@
 
 A datagram is a header, a row for each axis, the auxiliary channels as reals, and a checksum (CRC-32 of the
 preceding bytes). All numbers are little-endian, and reals are IEEE 754 binary64.
-``examples/udp_target/rths_target.h`` has the same layout in C; tests compare both.
+``examples/udp_target/rths_target.h`` has the same layout in C. Tests compare both.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ assert [field.name for field in fields(Head)] == list(LAYOUT)[2:]
 
 
 class Unreadable(ValueError):
-    """Error for bytes that are not a datagram of this layout. The message is the reason.
+    """Error for bytes that do not form a datagram of this layout. The message is the reason.
 
     ``version`` and ``session`` are 0 unless the datagram has another version of the layout.
     """
@@ -182,7 +182,7 @@ def state_of(data: bytes, head: Head) -> RigState:
 
 
 class FarLimits(NamedTuple):
-    """Limits of a receiver for one axis, in units of its datagrams; ``inf`` means no limit."""
+    """Limits of a receiver for one axis, in units of its datagrams. ``inf`` means no limit."""
 
     stroke: float
     velocity: float
@@ -200,7 +200,7 @@ class FarLimits(NamedTuple):
 class FarLoad(NamedTuple):
     """Limits of a receiver for force commands of one axis, in units of its datagrams.
 
-    If ``rate`` is 0, the axis accepts no force commands.
+    The axis accepts no force commands if ``rate`` is 0.
     """
 
     rate: float
@@ -215,7 +215,7 @@ class FarLoad(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """Answer of a receiver, in units of its datagrams; ``loads`` is empty unless requested."""
+    """Answer of a receiver, in units of its datagrams. ``loads`` is empty unless requested."""
 
     active: list[float]
     limits: list[FarLimits]
@@ -240,7 +240,7 @@ def answer_of(data: bytes, head: Head) -> Answer:
 def command_rows(command: list[float], slope: list[float], auxiliary: Array, modes: bytes = b"") -> bytes:
     """Return the bytes of the commands (m, or N) and their slopes (per s), followed by the auxiliary inputs.
 
-    ``modes`` has one byte per axis, MODE_FORCE for N. If ``modes`` is empty, all commands are in m.
+    ``modes`` has one byte per axis, MODE_FORCE for N. All commands are in m if ``modes`` is empty.
     """
     modes = modes or bytes([MODE_DISPLACEMENT]) * len(command)
     rows = [COMMAND_ROW.pack(*row) for row in zip(command, slope, modes, strict=True)]

@@ -184,7 +184,7 @@ class PerAxisPort(OfPort, Readback):
         return self._true_sample > self.sample
 
     def truth(self) -> None:
-        """Return None; see :meth:`true_state`."""
+        """Return None, because :meth:`true_state` returns the true states."""
 
     def arm_watchdog(self) -> None: ...
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Session with a rig: one datagram per tick and direction, over any transport (``udp.py``).
 
-The rig generates and counts the ticks. State k of the rig is Measurement k; Command k answers state k - 1. The
+The rig generates and counts the ticks. State k of the rig is Measurement k. Command k answers state k - 1. The
 receiver keeps a Command until it takes effect, ``transport_samples`` samples later, and bridges lost Commands.
 This module interpolates lost states and flags them. Both ends must agree before any motion; otherwise the test is
 refused with the reason. Layout and behaviour: doc/udp.md.
@@ -216,11 +216,11 @@ def _measurement(state: RigState, command: Array, auxiliary: Array, flags: int =
 
 
 class SentCommands:
-    """Holds the last Command in the units of the port.
+    """Last Command, in the units of the port.
 
     A Command takes effect after ``transport`` samples of ``dt`` s. It is in N only while the state reports force
-    control. If the state reports a command in another unit, as during a change of mode, the measured force or
-    displacement replaces it.
+    control. The measured force or displacement replaces a command that the state reports in another unit, as
+    during a change of mode.
     """
 
     def __init__(self, gains: Sequence[Gains], dt: float, transport: int) -> None:
@@ -246,7 +246,7 @@ class SentCommands:
 
     @property
     def unreported(self) -> Array:
-        """Last Command, used if a state is missing; NaN for axes in force mode."""
+        """Last Command, in units of the port, for a missing state; NaN for axes in force mode."""
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
@@ -272,7 +272,7 @@ class SentCommands:
     def places(self, state: RigState) -> Array:
         """Return the active commands of ``state`` in the port's unit of displacement commands.
 
-        If the active command of an axis is in N, the result for this axis is the measured displacement.
+        The result for an axis is the measured displacement if its active command is in N.
         """
         newtons = np.array([flag > 0 for flag in state.in_newtons])
         return np.where(newtons, state.displacement * self._places, state.command)
@@ -438,7 +438,7 @@ class SessionPort(WarningPort):
         self._post(datagrams.BEGIN, 0)
 
     def arm_watchdog(self) -> None:
-        """Do nothing; the receiver arms its watchdog when the test begins."""
+        """Do nothing, because the receiver arms its watchdog when the test begins."""
 
     def disarm_watchdog(self) -> None:
         """Make the receiver brake moving axes and hold."""
@@ -564,7 +564,7 @@ class SessionPort(WarningPort):
 
     @property
     def active_command(self) -> Array:
-        """Last reported active command; see :meth:`SentCommands.places`."""
+        """Last reported active command, in units of the port; see :meth:`SentCommands.places`."""
         return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
 
     def safe(self) -> None:
@@ -580,7 +580,7 @@ class SessionPort(WarningPort):
 
 
 def agree(port: SessionPort, head: Head, answer: Answer, in_lockstep: bool, delays: Sequence[int]) -> None:
-    """Store the properties of the rig in ``port``; ``delays`` are the measured round trips, in ticks.
+    """Store the properties of the rig in ``port``. ``delays`` are the measured round trips, in ticks.
 
     Raises ConfigError if the median round trip exceeds the declared transport delay.
     """
@@ -774,7 +774,7 @@ def _wider_loads(port: SessionPort, answer: Answer) -> list[str]:
 
 
 def _wider(path: str, limits: Sequence[tuple[str, str, float, float]]) -> list[str]:
-    """Report the ``limits`` (name, unit, declared value, receiver's value) that are larger at the receiver."""
+    """Return a message for each of ``limits`` (name, unit, declared, receiver's) that the receiver exceeds."""
     return [
         f"{path}.{key} = {ours:.6g} {unit}: the receiver allows {there:.6g} {unit}. Lower the limit of the "
         "receiver"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watchdog of a simulated port: a separate process, like a servo-controller on its own machine.
 
-Every command sends a beat. If no beat arrives within the limit, the watchdog takes over the rig and reports the
-cause. A node that recovers cannot drive the rig again. The process runs this file (``python watchdog.py LIMIT``)
+Every command sends a beat. The watchdog takes over the rig and reports the cause if no beat arrives within the
+limit. A node that recovers cannot drive the rig again. The process runs this file (``python watchdog.py LIMIT``)
 without imports from the package, to start within milliseconds.
 """
 

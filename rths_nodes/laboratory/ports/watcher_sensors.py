@@ -51,7 +51,7 @@ class OwnSensors:
         return self._socket.fileno()
 
     def received(self) -> Iterator[Shown]:
-        """Yield the received samples, and count other datagrams; at most MOST_AT_ONCE datagrams in one call."""
+        """Yield the received samples and count other datagrams, at most MOST_AT_ONCE datagrams per call."""
         for _ in range(MOST_AT_ONCE):
             try:
                 data, sender = self._socket.recvfrom(2 * datagrams.LARGEST)

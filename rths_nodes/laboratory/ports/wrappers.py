@@ -214,7 +214,7 @@ class CalibratedPort(PortBefore):
     def read(self) -> Measurement:
         """Return the Measurement of the tick in SI units.
 
-        If the port has applied the command unchanged, the command is reported without rounding.
+        The command is reported without rounding if the port has applied it unchanged.
         """
         measurement, converted, sent = self._port.read(), self._converted, self._sent
         exact = converted is not None and sent is not None and equal(measurement.command, sent.command)
@@ -230,7 +230,7 @@ class CalibratedPort(PortBefore):
 class CorrectedPort(PortBefore):
     """Corrects the measured forces of axes with a ``rig_axis`` every ``dt`` s (``corrections.py``).
 
-    ``names`` are the added channels. If ``simulated``, forces are only filtered. Raises ConfigError if the port
+    ``names`` are the added channels. Forces are only filtered if ``simulated``. Raises ConfigError if the port
     lacks a required acceleration.
     """
 

@@ -31,8 +31,8 @@ class CoupledServoHydraulic(Rig):
 
     The model is Eq. (2.9) of Phillips & Spencer (2012). Actuator i pushes on degree of freedom i. The force of
     axis i is the load-cell force. The linear part is solved exactly between the substeps of the damper. A
-    ``damper`` with a voltage adds the input ``damper_voltage``. The constants of the actuators are not published;
-    the defaults reproduce row (c) of Table 3.1.
+    ``damper`` with a voltage adds the input ``damper_voltage``. The constants of the actuators are not published.
+    The defaults reproduce row (c) of Table 3.1.
     """
 
     SOURCES = ("phillips_spencer_2012",)
@@ -45,7 +45,7 @@ class CoupledServoHydraulic(Rig):
             "1",
             None,
         )
-        longest_substep: float = number("longest sub-step of the damper", "s", 1.0 / 8000.0, more_than=0.0)
+        longest_substep: float = number("longest substep of the damper", "s", 1.0 / 8000.0, more_than=0.0)
         hold: str = hold_parameter("ramp")
 
         def validate(self, path: str) -> None:

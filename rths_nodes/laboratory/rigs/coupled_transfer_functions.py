@@ -5,7 +5,7 @@ The motion of axis i per command j is
 
     H_ij(s) = g_ij  prod_k (1 - s / z_ijk)  /  prod_k (1 - s / p_jk)  /  (1 + 2 zeta s / w + s^2 / w^2)
 
-Poles and zeros belong to command j; all axes share one pair of poles (w, zeta) of the specimen. Frequencies in Hz
+Poles and zeros belong to command j. All axes share one pair of poles (w, zeta) of the specimen. Frequencies in Hz
 are multiplied by 2 pi. The transfer functions include the effect of the specimen on the actuators. There are at
 least two more poles than zeros, because the specimen has mass.
 """

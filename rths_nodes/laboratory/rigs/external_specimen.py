@@ -114,7 +114,7 @@ class Followed(Rig):
 
     @abstractmethod
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
-        """Return forces ``(n_axes,)`` N after a step to the given displacement, velocity and acceleration (SI).
+        """Return the forces ``(n_axes,)`` N after a step to the motion ``x`` (m), ``v`` (m/s), ``a`` (m/s^2).
 
         Raises RuntimeError if no answer arrives.
         """

@@ -60,7 +60,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Arrays of the linear system, modified in place, and states, motion and force of the specimen."""
+    """Arrays of the linear system, modified in place, and the states, motion and force of the specimen."""
 
     system: Array
     """Array (z, inputs before, inputs now, forces)."""

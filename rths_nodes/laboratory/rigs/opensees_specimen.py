@@ -32,7 +32,7 @@ LEAST_TAG = 2_000_000_000
 
 
 def work(ops: ModuleType, task: Data, model: Model) -> None:
-    """Send the initial stiffness of a first model, then serve a second model as specimen until the test ends."""
+    """Send the initial stiffness of a first model. Then a second model is the specimen until the test ends."""
     first = Specimen(ops, task, model)
     stiffness = first.stiffness()
     second = Specimen(ops, task, model)

@@ -2,8 +2,8 @@
 """Specimens made of other specimens: two in parallel on one axis, one with a mass, one with play in its joint.
 
 A mass adds the force m a to the force of another specimen, such as a frame whose beam moves with the actuator
-(Silva et al. 2020). If the actuator imposes the displacement, the acceleration a is the change of velocity per
-sample.
+(Silva et al. 2020). The acceleration a is the change of velocity per sample if the actuator imposes the
+displacement.
 
 With play b in a joint, such as the pins of a clevis, the force f of another specimen becomes
 
@@ -99,7 +99,7 @@ def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
         if x < -half:
             pulled = held(constants, s, x + half, v)
             return 0.0 if pulled > 0.0 else pulled
-        return 0.0 * x  # nan if x is nan
+        return 0.0 * x  # NaN if x is NaN
 
     return force
 

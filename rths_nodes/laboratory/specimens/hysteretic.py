@@ -12,7 +12,7 @@ from rths_nodes.core.simulators import Specimen, SpecimenKernel
 from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
 
 STEEL = 0.5
-"""Bouc-Wen beta and gamma. If equal, unloading is elastic and has the initial stiffness, as for steel."""
+"""Bouc-Wen beta and gamma. Equal values make unloading elastic with the initial stiffness, as for steel."""
 
 
 def absorber_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
@@ -33,9 +33,9 @@ def absorber_constants(params: ElastoplasticAbsorber.Params) -> Numbers:
 class ElastoplasticAbsorber(Specimen):
     """Force F = eta k d + (1 - eta) F_y z for the displacement d, with a Bouc-Wen state z.
 
-    During loading z' = d' k / F_y (1 - abs(z)^q), during unloading z' = d' k / F_y. F_y is the force at which both
+    During loading z' = d' k / F_y (1 - abs(z)^q); during unloading z' = d' k / F_y. F_y is the force at which both
     asymptotes meet. A large q makes the transition sharp (bilinear). The specimen models the absorber of a piping
-    system of Horiuchi et al. (1996). The paper gives no numbers for the defaults.
+    system of Horiuchi et al. (1996). The defaults are not from the paper.
     """
 
     ABOUT = "Energy absorber of yielding steel plates: elastic, then plastic with hardening."
@@ -72,7 +72,7 @@ def softening_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[flo
 class SofteningElastomeric(Specimen):
     """Force F = k d + c d' + f z for the displacement d, with a Bouc-Wen state z.
 
-    Friction dominates at small displacements, stiffness at large displacements.
+    Friction dominates at small displacements, and stiffness at large displacements.
     """
 
     ABOUT = "Elastomeric damper whose stiffness falls and whose loss factor grows with the amplitude."
@@ -108,7 +108,7 @@ class SofteningElastomeric(Specimen):
 
 
 def slipping_force(k: Numbers, s: tuple[float, float], x: float, v: float) -> float:
-    """Force, N. The states are the deformation u of the rubber (m) and the relaxing force q (N)."""
+    """Return the force, N. The states are the rubber's deformation u (m) and the relaxing force q (N)."""
     return k[0] * s[0] + s[1]
 
 
@@ -152,7 +152,7 @@ class SlippingElastomeric(Specimen):
         exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=SHARPEST)
 
         def decay(self) -> Decay:
-            """Return the combined decay of relaxation and slip; slip returns the force to F_s."""
+            """Return the combined decay of relaxation and slip. Slip returns the force to F_s."""
             stiffness = self.stiffness + self.relaxing_stiffness
             return Decay(1.0 / self.relaxation_time, stiffness * self.exponent / self.slip_force)
 
@@ -196,10 +196,10 @@ def column_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]
 class DegradingColumn(Specimen):
     """Force F = k_s(m) d + c d' for the displacement d, where m is the largest past excursion.
 
-    Loops get softer, without permanent set. At first loading the force follows k d up to the level d_0, then k d_0
-    + r k (d - d_0). Below the largest excursion the force follows the straight line to the origin. Both directions
-    behave alike. The specimen models the column of fibre-reinforced plastic of Horiuchi et al. (1996), whose end
-    flanges were damaged beyond the design level. The paper gives no numbers for the defaults.
+    Loops become softer, without permanent set. At first loading the force follows k d up to the level d_0, then k
+    d_0 + r k (d - d_0). Below the largest excursion the force follows the straight line to the origin. Both
+    directions behave alike. The specimen models the column of fibre-reinforced plastic of Horiuchi et al. (1996),
+    whose end flanges were damaged beyond the design level. The defaults are not from the paper.
     """
 
     ABOUT = "Column that permanently loses stiffness when bent beyond a level."

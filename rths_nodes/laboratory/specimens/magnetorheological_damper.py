@@ -61,8 +61,8 @@ class MagnetorheologicalDamper(Specimen):
     """Force F = c_1 y' + k_1 (x - x_0) for the displacement x, with inner displacement y and Bouc-Wen state z.
 
     y' = (alpha z + c_0 x' + k_0 (x - y)) / (c_0 + c_1), and z' = A (x' - y') - (gamma sgn((x' - y') z) + beta)
-    |z|^n (x' - y'). Viscosity and yield level grow with the magnetic field: alpha, c_0 and c_1 are the passive
-    value plus the value per volt times u. The state u follows the ``voltage`` v of the current driver (V, limited
+    |z|^n (x' - y'). Viscosity and yield level grow with the magnetic field: alpha, c_0 and c_1 are their passive
+    value plus u times the value per volt. The state u follows the ``voltage`` v of the current driver (V, limited
     to 0 ... ``max_voltage``): u' = -eta (u - v). The defaults describe the damper of Dyke, Spencer, Sain & Carlson
     (1996).
     """

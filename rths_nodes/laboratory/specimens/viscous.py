@@ -22,7 +22,7 @@ class ComputedSpring(Specimen):
     """Force F = k d for the displacement d. F does not affect the actuator.
 
     The loop then shows only the control of the actuator. d is the true displacement of the simulated actuator. In
-    a laboratory F includes the noise of the displacement sensor; set ``sensors.force_noise_rms`` to k times
+    a laboratory F includes the noise of the displacement sensor. Set ``sensors.force_noise_rms`` to k times
     ``sensors.displacement_noise_rms`` for the same noise.
     """
 
@@ -78,7 +78,7 @@ class KelvinVoigt(Specimen):
 
 
 def maxwell_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
-    """Force, N. The state is the force f (N) of spring and dashpot in series."""
+    """Return the force, N. The state is the force f (N) of spring and dashpot in series."""
     _, _, parallel = k
     return s[0] + parallel * x
 
@@ -116,7 +116,7 @@ class MaxwellDamper(Specimen):
 
 
 def relief_valve_force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
-    """Force of the damper without a spring, N."""
+    """Return the force of the damper without a spring, N."""
     damping, relief_force, relief_damping, relief_velocity, _ = k
     over = abs(v) - relief_velocity
     if over <= 0.0:
@@ -145,8 +145,8 @@ class ReliefValveDamper(Specimen):
     """Force F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1), for the velocity v.
 
     With a spring k_s in series, F is an inner state: F' = k_s (v - v_d), where v_d is the piston velocity at the
-    force F. The first story of the steel building of Horiuchi et al. (1996) had such a damper. The paper gives no
-    numbers for the defaults.
+    force F. The first story of the steel building of Horiuchi et al. (1996) had such a damper. The defaults are
+    not from the paper.
     """
 
     ABOUT = "Oil damper with relief valve: a stiff dashpot up to the relief force, a soft dashpot above."

@@ -123,7 +123,7 @@ def complete(values: Sequence[float] | Array, stated: int) -> Array:
     """Return ``values`` as an array. Raises FormatError if their number differs from ``stated``."""
     if len(values) != stated:
         raise FormatError(
-            f"the header states {stated} points, but the file has {len(values)}; check for missing points"
+            f"the header states {stated} points, but the file has {len(values)}. Check for missing points"
         )
     return np.array(values)
 
@@ -171,7 +171,7 @@ Row = tuple[int, list[str]]
 Header = Sequence[tuple[int, str]]
 """Number and text of each non-blank line above the values."""
 Read = Callable[[str, str, int], float]
-"""Function ``read(word, unit, line)`` that returns a value; ``unit`` is the word after ``word``."""
+"""Function ``read(word, unit, line)`` that returns a value. ``unit`` is the word after ``word``."""
 
 
 class Rows:
@@ -226,7 +226,7 @@ def read_columns(lines: Sequence[str]) -> Series:
     if step and duration and abs(step * len(table) - duration) > SAME_DURATION * duration + 2.0 * step:
         raise FormatError(
             f"the header states a duration of {duration:g} s, but {len(table)} points with a step of {step:g} s "
-            f"last {step * len(table):g} s; check for missing points or a wrong step"
+            f"last {step * len(table):g} s. Check for missing points or a wrong step"
         )
     if width == 1:
         return Series(table[:, 0], step, unit)
@@ -247,7 +247,7 @@ def _check_commas(rows: Rows) -> None:
         cells = [cell for cell in re.split(r"[;\s]+", line.replace('"', "")) if cell]
         if any(map(_DECIMAL_COMMA.fullmatch, cells)) and (len(cells) > 1 or not table):
             raise FormatError(
-                f"line {line_number}: {line.strip()[:40]!r} has decimal commas; write decimal points instead"
+                f"line {line_number}: {line.strip()[:40]!r} has decimal commas. Write decimal points instead"
             )
 
 
@@ -332,7 +332,7 @@ def _check_first(rows: Rows) -> None:
 
 
 def _check_first_step(rows: Rows) -> None:
-    """Refuse a first value that is 1 s divided by a whole number, if it alone has its number of decimals."""
+    """Refuse a first value of 1 s / n (n whole) if its number of decimals differs from the values below."""
     line, cells = rows[0]
     if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):
         return

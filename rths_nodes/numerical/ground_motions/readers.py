@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of ground-motion files: convert bytes to accelerations, with the file's step and unit.
 
-The content, not the file's name, determines the format. If a file does not follow its format, the error names the
-faulty line. ``columns.py`` reads columns of text. These formats state their number of points:
+The content, not the file's name, determines the format. The error names the faulty line if a file does not follow
+its format. ``columns.py`` reads columns of text. These formats state their number of points:
 
 - PEER AT2: a header with a line that states NPTS and DT, then rows of numbers.
 - COSMOS (COSMOS Strong Motion Data Format, v1.20): text, integer and real headers, comments, then
@@ -247,7 +247,7 @@ def _read_v2(lines: Sequence[str]) -> Series:
     if len(blocks) > 1:
         numbers = ", ".join(str(index + 1) for index in blocks)
         raise FormatError(
-            f"the file contains {len(blocks)} acceleration blocks (lines {numbers}), but must contain one; split "
+            f"the file contains {len(blocks)} acceleration blocks (lines {numbers}), but must contain one. Split "
             "the file"
         )
     return _block(lines, blocks[0])
@@ -286,7 +286,7 @@ def _check_channels(lines: Sequence[str], starts: Sequence[int], blocks: Sequenc
         if not any(begin <= start < index for start in wanted):
             raise FormatError(
                 f"line {index + 1}: the channel that ends here (lines {begin + 1} to {index}) has no readable "
-                f"start line of its {noun}; correct the start line, or remove the channel"
+                f"start line of its {noun}. Correct the start line, or remove the channel"
             )
         begin = index + 1
 
@@ -401,7 +401,7 @@ def _trace(data: bytes, name: str) -> Trace:
         import obspy
     except ImportError:
         raise FormatError(
-            f"the file is {name}, which requires obspy; install obspy with pip install obspy"
+            f"the file is {name}, which requires obspy. Run pip install obspy"
         ) from None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -416,13 +416,13 @@ def _trace(data: bytes, name: str) -> Trace:
 
 
 def _knet(trace: Trace, values: Array) -> Array:
-    """Return accelerations in m/s^2. The mean is subtracted to remove the recorder's offset."""
+    """Return the accelerations in m/s^2. The mean is subtracted to remove the recorder's offset."""
     stats = trace.stats
     expected = round(stats.knet.duration * stats.sampling_rate)
     if len(values) != expected:
         raise FormatError(
             f"the header states {stats.knet.duration:g} s at {stats.sampling_rate:g} Hz, i.e. {expected} points, "
-            f"but the file has {len(values)}; check for missing points"
+            f"but the file has {len(values)}. Check for missing points"
         )
     centred: Array = values - values.mean()
     peak, stated = float(np.abs(centred).max()), 0.01 * stats.knet.accmax
@@ -449,7 +449,7 @@ def _waveform_unit(trace: Trace, data: bytes) -> str | None:
             raise FormatError(f"the series must be acceleration, but is {quantity}")
     if stats.calib != 1.0:
         raise FormatError(
-            f"the file states a calibration factor of {stats.calib:g} without a unit; use calibrated values"
+            f"the file states a calibration factor of {stats.calib:g} without a unit. Use calibrated values"
         )
     return unit
 

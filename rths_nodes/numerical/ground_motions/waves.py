@@ -79,7 +79,7 @@ def wave(angle: Triple) -> Triple:
 
 
 def rise(times: Array, length: float) -> Triple:
-    """Return a fifth-order polynomial from 0 at time 0 to 1 at time ``length`` (s), with its derivatives."""
+    """Return a fifth-order polynomial, 0 at time 0 and 1 at time ``length`` (s), and its derivatives."""
     if length == 0.0:
         return (times >= 0.0).astype(float), np.zeros(times.shape), np.zeros(times.shape)
     x = np.clip(times / length, 0.0, 1.0)
@@ -89,7 +89,7 @@ def rise(times: Array, length: float) -> Triple:
 
 
 def window(times: Array, duration: float, taper: float) -> Triple:
-    """Return a window with its derivatives: 0 outside the times 0 to ``duration`` (s), 1 between the tapers.
+    """Return a window and its derivatives: 0 outside the times 0 to ``duration`` (s), 1 between the tapers.
 
     The value rises smoothly in the first ``taper`` seconds and falls in the last.
     """
@@ -183,7 +183,7 @@ class Sweep(Smooth):
 
     ``linear``: phi = 2 pi (f_0 t + (f_1 - f_0) t^2 / (2 T)). ``logarithmic``: phi = 2 pi f_0 T / L (e^(L t / T) -
     1), L = ln(f_1 / f_0), with equal times per octave (Farina 2000). Above the ``crossover`` frequency f_c the
-    amplitude is a f_c / f, so that the velocity remains 2 pi f_c a. The defaults are the sweep of the TADC
+    amplitude is a f_c / f, so the velocity amplitude remains 2 pi f_c a. The defaults are the sweep of the TADC
     verification, sin(2 pi (0.1 t + 9.9 t^2 / 100)) mm.
     """
 
@@ -311,13 +311,13 @@ class BandLimitedNoise(Smooth):
                 raise ConfigError(
                     f"{path}: the band from lower_frequency = {self.lower_frequency:g} Hz to upper_frequency = "
                     f"{self.upper_frequency:g} Hz contains no multiple of 1 / {_repeated(self)} = "
-                    f"{1.0 / _period(self):g} Hz; use a wider band"
+                    f"{1.0 / _period(self):g} Hz. Use a wider band"
                 )
             if last - first >= MOST_LINES:
                 raise ConfigError(
                     f"{path}: the band from lower_frequency = {self.lower_frequency:g} Hz to upper_frequency = "
                     f"{self.upper_frequency:g} Hz contains {last - first + 1:.6g} multiples of "
-                    f"1 / {_repeated(self)}, which must be <= {MOST_LINES}; use a narrower band"
+                    f"1 / {_repeated(self)}, which must be <= {MOST_LINES}. Use a narrower band"
                 )
 
         def cautions(self, test: TestContext) -> list[str]:
@@ -397,7 +397,7 @@ class CyclesParams:
     def fits(self, test: TestContext) -> None:
         if test.has_structure:
             raise ConfigError(
-                "type: a loading protocol is a displacement and not a ground acceleration; use the protocol as "
+                "type: a loading protocol is a displacement and not a ground acceleration. Use the protocol as "
                 "the displacement of the integrator predefined"
             )
 
@@ -434,7 +434,7 @@ class Cycles(Smooth):
         )
 
     def _path(self, times: Array) -> Triple:
-        """Return time along the cycles (s), fraction of full speed, and the derivative of the fraction (1/s)."""
+        """Return the time along the cycles (s), the fraction of full speed, and its derivative (1/s)."""
         ease, length = self._p.ease, self._ends[-1]
         if not ease:
             return times.clip(0.0, length), np.ones(times.shape), np.zeros(times.shape)

@@ -7,15 +7,15 @@ external force F. The common kernel is
     step(constants, state, measured, excitation, index) -> state, (x, v, a, exact, r)
 
 The kernel completes step ``index`` with the force ``measured`` at this step (N). It returns displacement (m),
-velocity (m/s) and predicted acceleration (m/s^2) at the next step, and exact acceleration and restoring force (N)
-at this step. The integration method computes displacement and velocity:
+velocity (m/s) and predicted acceleration (m/s^2) at the next step, and the exact acceleration and restoring force
+(N) at this step. The integration method computes displacement and velocity:
 
     advance(constants, state, exact, before, measured, external, index) -> of_method, x, v, exact
 
-``before`` and ``measured`` are the forces at the last and this step; ``of_method`` is the state of the method.
-Vectors are floats for one degree of freedom, arrays ``(n_dof,)`` for several. ``excitation`` is the external force
-of all steps: floats, or rows ``(steps + 1, n_dof)``. The state may keep the array ``measured``, so the caller
-passes a copy.
+``before`` and ``measured`` are the forces at the last and this step. ``of_method`` is the state of the method.
+Vectors are floats for one degree of freedom, and arrays ``(n_dof,)`` for several. ``excitation`` is the external
+force of all steps: floats, or rows ``(steps + 1, n_dof)``. The state may keep the array ``measured``, so the
+caller passes a copy.
 
 Explicit methods compute the next displacement from the forces at this step. Central differences and Newmark's
 method yield the same displacements. KR-alpha: Kolay & Ricles 2014, doi 10.1002/eqe.2401.
@@ -96,7 +96,7 @@ Prepared = tuple[object, OfMethod]
 
 
 class Constants(NamedTuple):
-    """Acceleration per load, damping, constants of method and restoring force, and state at step 0."""
+    """Acceleration per load, damping, constants of the method and restoring force, and state at step 0."""
 
     per_load: Operand | Columns
     damping: Operand
@@ -126,7 +126,7 @@ def dynamics(
     accelerated: Callable[..., Vector],
 ) -> Step:
     def step(k: Constants, s: State, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
-        """Compute exact acceleration, next displacement and velocity, and predicted acceleration."""
+        """Compute the exact acceleration, next displacement and velocity, and predicted acceleration."""
         per_load, damping, of_advance, of_force, _ = k
         x, v, a, before, expected, r, load, _, memory = s
         if index == 0:  # earlier values are unknown: assume that they are constant
@@ -235,7 +235,7 @@ class Dynamics(Stepped):
 
     @classmethod
     def prepared(cls, params: AnyParams, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """Return the constants of ``advance`` and the method's initial state; ``a`` is in m/s^2."""
+        """Return the constants of ``advance`` and the method's initial state. ``a`` is in m/s^2."""
         return None, ()
 
     @classmethod
@@ -311,7 +311,7 @@ def refuse_massless(mass: Matrix) -> None:
     if without.any():
         raise ConfigError(
             "integrator: every degree of freedom must have mass, but the structure has no mass at degree of "
-            f"freedom {numbered(without)}; use newmark, which does not need mass"
+            f"freedom {numbered(without)}. Use newmark, which does not need mass"
         )
 
 
@@ -319,7 +319,7 @@ def refuse_large(name: str, structure: Structure, reason: str) -> None:
     if is_sparse(structure.mass):
         raise ConfigError(
             f"integrator {name}: cannot integrate a sparse structure of {len(structure.influence)} degrees of "
-            f"freedom, because {reason}; set reduction, or use central_difference, cr, explicit_newmark, "
+            f"freedom, because {reason}. Set reduction, or use central_difference, cr, explicit_newmark, "
             "hht_alpha, kr_alpha or newmark"
         )
 
@@ -356,7 +356,7 @@ class Equivalent:
 
 
 def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Array, Array]:
-    """Return damping (N s/m) and stiffness (N/m) under test, ``(n_dof, n_dof)``.
+    """Return the damping (N s/m) and stiffness (N/m) under test, ``(n_dof, n_dof)``.
 
     Raises ConfigError if ``params`` sets a value and the structure has several degrees of freedom.
     """
@@ -370,7 +370,7 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
         if value and n_dof > 1:
             raise ConfigError(
                 f"integrator.{name} = {show(value, unit)}: requires one degree of freedom, but the structure has "
-                f"{n_dof}; use the experimental_... keys of the structure instead"
+                f"{n_dof}. Use the experimental_... keys of the structure instead"
             )
         matrices.append(np.array([[value]]) if value else modelled)
     return matrices[0], matrices[1]
@@ -504,7 +504,7 @@ class CentralDifference(Dynamics):
 def predict(
     dt: float, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
 ) -> Moving:
-    """Advance displacement and predicted velocity by an explicit Newmark step."""
+    """Advance the displacement and predicted velocity by an explicit Newmark step."""
     x, v, _, _, _, _, _, of_method, _ = s
     half = 0.5 * dt * exact
     velocity = v + half
@@ -591,7 +591,7 @@ class ChenRicles(Dynamics):
         def advance(
             k: OfCr, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
         ) -> Moving:
-            """Advance displacement and velocity by the CR algorithm."""
+            """Advance the displacement and velocity by the CR algorithm."""
             alpha, dt = k
             x, v, _, _, _, _, _, of_method, _ = s
             increment = dt * product(alpha, exact)
@@ -611,7 +611,7 @@ class ChenRicles(Dynamics):
 class KolayRicles(Dynamics):
     """KR-alpha algorithm: v_{k+1} = v_k + dt c_k, x_{k+1} = x_k + dt v_k + dt^2 (1/2 + gamma) c_k.
 
-    c = alpha1 a. The paper's matrices alpha1 and alpha3 have the same modes, so that the acceleration a can be
+    c = alpha1 a. The paper's matrices alpha1 and alpha3 have the same modes, so the acceleration a can be
     eliminated:
 
         c_k = [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M (l - e c_{k-1}) - f c_{k-1}
@@ -643,7 +643,7 @@ class KolayRicles(Dynamics):
         def advance(
             k: OfKr, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
         ) -> Moving:
-            """Advance displacement and velocity by the KR-alpha algorithm."""
+            """Advance the displacement and velocity by the KR-alpha algorithm."""
             alpha1, weight, alpha_f, kept, faded, share, dt = k
             x, v, _, _, _, _, _, (earlier, change), _ = s
             if index == 0:

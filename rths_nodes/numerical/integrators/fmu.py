@@ -30,7 +30,7 @@ BRIEF_S = 50e-6
 """Duration of the first wait for an answer, s: the response time of a small FMU."""
 
 FARTHEST = 1e6
-"""Largest plausible response, m, m/s or m/s^2; differences of larger values could overflow."""
+"""Largest plausible response, m, m/s or m/s^2. Differences of larger values could overflow."""
 
 AT_REST = 1e-12
 """Largest displacement at the start that is treated as zero, m."""
@@ -64,7 +64,7 @@ class Ground:
 
 
 class Fmu(Integrator):
-    """Runs an FMU in its own process; each step of the integrator is one co-simulation step.
+    """Runs an FMU in its own process. Each step of the integrator is one co-simulation step.
 
     Missing velocities and accelerations are taken from the parabola through the last three displacements. External
     and restoring forces are unknown and remain zero.
@@ -120,11 +120,11 @@ class Fmu(Integrator):
                     )
             if test.has_ground_motion and self.ground is None:
                 raise ConfigError(
-                    "ground: missing; name the input of the FMU for the ground acceleration, or remove "
+                    "ground: missing. Name the input of the FMU for the ground acceleration, or remove "
                     "ground_motion from the scenario"
                 )
             if self.ground is not None and not test.has_ground_motion:
-                raise ConfigError("ground: the scenario has no ground_motion; add ground_motion, or remove ground")
+                raise ConfigError("ground: the scenario has no ground_motion. Add ground_motion, or remove ground")
             self.check(test)
 
         def step_in(self, test: TestContext) -> float:

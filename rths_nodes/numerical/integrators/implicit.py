@@ -55,8 +55,8 @@ Rates = tuple[Array, Array, Array, Array]
 def rates_of(structure: Structure, dt: float) -> Rates:
     """Return the coefficients p, q, s and t of :func:`rates` for a step ``dt`` (s).
 
-    Degrees of freedom with mass have 2/dt, 1, 2/dt and 1. Without mass, s = 1/dt and t = 0. Without mass and
-    damping, also p = 1/dt and q = 0.
+    Degrees of freedom with mass have the coefficients 2/dt, 1, 2/dt and 1. Without mass, s = 1/dt and t = 0.
+    Without mass and damping, p = 1/dt and q = 0 in addition.
     """
     none = massless(structure.mass)
     undamped = none & (not none.any() or not have_damping(structure.mass, structure.damping, structure.stiffness))
@@ -78,7 +78,7 @@ def rates(k: Rates, change: Array, v: Array, a: Array) -> tuple[Array, Array]:
 def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
     """Return the matrices of a step ``dt`` (s) that yield the displacement x_1.
 
-    The first ``(n, 3 n)`` multiplies (x_0, v_0, a_0), the second ``(n, n)`` multiplies p_1 - f_0.
+    The first ``(n, 3 n)`` multiplies (x_0, v_0, a_0), and the second ``(n, n)`` multiplies p_1 - f_0.
     """
     mass, damping = structure.mass, structure.damping
     dynamic = structure.stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass
@@ -88,7 +88,7 @@ def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
 
 
 class Direct(NamedTuple):
-    """Constants of a structure that is not sparse.
+    """Constants of a structure with full matrices.
 
     The matrices ``onward`` and ``accelerated`` ``(n, 4 n)`` multiply the vector of x, v, a and the net force, i.e.
     external minus measured force. ``onward`` yields the next displacement from the external force of the next
@@ -160,7 +160,7 @@ def large_step(
 
 
 class Newmark(Dynamics):
-    """Constant average acceleration, solved directly for a linear structure; masses can be zero.
+    """Constant average acceleration, solved directly for a linear structure. Masses can be zero.
 
     Only the delay of the measured force by one step causes a stability limit. Oscillations of the rates of
     massless degrees of freedom would not decay. Therefore the acceleration of these degrees of freedom is the
@@ -254,7 +254,7 @@ def _refuse_growth_of_reduced(structure: Structure, dt: float) -> None:
     if not zero(structure.experimental_mass):
         raise ConfigError(
             "integrator newmark: stability with a mass under test cannot be checked for a sparse "
-            "structure; set reduction"
+            "structure. Set reduction"
         )
     tested = np.flatnonzero(
         ~(massless(structure.experimental_stiffness) & massless(structure.experimental_damping))
@@ -369,7 +369,7 @@ def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Adv
 
 
 class HilberHughesTaylor(Dynamics):
-    """Each ``step`` is one iteration with the newest measured force; a time step h has ``iterations`` steps.
+    """Each ``step`` is one iteration with the newest measured force. A time step h has ``iterations`` steps.
 
         M a_1 + (1 + alpha) (C v_1 + r_1) - alpha (C v_0 + r_0) = (1 + alpha) F_1 - alpha F_0
         x_1 = x~ + beta h^2 a_1,  v_1 = v~ + gamma h a_1,  beta = (1 - alpha)^2 / 4,  gamma = 1/2 - alpha
@@ -382,7 +382,7 @@ class HilberHughesTaylor(Dynamics):
     last two time steps and the newest iterate.
     """
 
-    ABOUT = "HHT-alpha method with a fixed number of sub-step iterations (Hilber, Hughes & Taylor 1977)."
+    ABOUT = "HHT-alpha method with a fixed number of substep iterations (Hilber, Hughes & Taylor 1977)."
     SOURCES = ("hilber_1977", "jung_shing_2006")
 
     memory = (*Dynamics.memory, *OfMethod._fields)

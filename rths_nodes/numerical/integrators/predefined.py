@@ -45,7 +45,7 @@ ORDER = 5
 POLES = 4
 """Order of the Butterworth filter, which is applied forwards and backwards."""
 KEPT = 0.4
-"""Cutoff frequency for motions sampled faster than the test, as a fraction of the servo rate of the test."""
+"""Cut-off frequency for motions sampled faster than the test, as a fraction of the servo rate of the test."""
 TIME_TITLES = ("time", "t")
 OF_EXPORTS = ".displacement (m)"
 """Suffix of column titles of measured displacements in exported tables."""
@@ -127,9 +127,9 @@ class Prescribed(Stepped):
         displacement: OfParams = component("ground_motion", "displacement as a function of time, in m")
 
         def targets(self, samples: int, dt: float) -> Array:
-            """Return displacement, velocity and acceleration in structure time.
+            """Return the displacement, velocity and acceleration in structure time.
 
-            The shape is ``(samples, 3)`` for a formula, ``(samples, 3, n_axes)`` for a history from a file.
+            The shape is ``(samples, 3)`` for a formula, and ``(samples, 3, n_axes)`` for a history from a file.
             """
             return _of_formula(self.displacement, samples, dt)
 
@@ -167,7 +167,7 @@ class Predefined(Prescribed):
 
     @params
     class Params:
-        """Exactly one of ``history`` and ``displacement`` is set; the other keys apply to a measured motion."""
+        """Exactly one of ``history`` and ``displacement`` is set. The other keys apply to a measured motion."""
 
         history: str | None = path(
             "file of a measured motion (columns of text, MATLAB, HDF5 or netCDF), or of a history from rths "
@@ -195,14 +195,14 @@ class Predefined(Prescribed):
         )
         relative: bool = flag("true: subtract the first displacement of each column", False)
         low_pass: float | None = number(
-            "cutoff frequency of a zero-phase filter, which reduces noise in velocity and acceleration",
+            "cut-off frequency of a zero-phase filter, which reduces noise in velocity and acceleration",
             "Hz",
             None,
             more_than=0.0,
         )
         scale: float = number("factor on the displacements of a measured motion", default=1.0)
 
-        def __hash__(self) -> int:  # columns have no hash
+        def __hash__(self) -> int:  # the dict ``columns`` has no hash
             return hash(self.history)
 
         def _refuse_keys(self, path: str, key: str, source: str = "") -> None:
@@ -211,7 +211,7 @@ class Predefined(Prescribed):
             if keys:
                 raise ConfigError(
                     f"{join(path, keys[0])}: applies only to a measured motion and must be left out with "
-                    f"{join(path, key)}{source}; remove {', '.join(keys)}"
+                    f"{join(path, key)}{source}. Remove {', '.join(keys)}"
                 )
 
         def validate(self, path: str) -> None:
@@ -244,7 +244,7 @@ class Predefined(Prescribed):
             if self.history is not None:
                 if test.samples_per_step != 1:
                     raise ConfigError(
-                        f"history: has every sample, so that substeps * time_ratio = {test.samples_per_step} must "
+                        f"history: has every sample, so substeps * time_ratio = {test.samples_per_step} must "
                         "be 1"
                     )
                 if not measured:
@@ -309,7 +309,7 @@ class _Measured:
             names = [name for name, title in titles.items() if title in TIME_TITLES]
             if len(names) != 1:
                 raise ConfigError(
-                    f"time: missing; set time to one of the columns {', '.join(table.names)}, or set rate"
+                    f"time: missing. Set time to one of the columns {', '.join(table.names)}, or set rate"
                 )
             placed = column_class(TIMES)(column=names[0], unit=table.unit(names[0]) or "s")
         times = placed.read(table, "time")
@@ -325,7 +325,7 @@ class _Measured:
         if len(names) > 1:
             names = [name for name in names if name.endswith(OF_EXPORTS)]
         if len(names) != 1:
-            raise ConfigError(f"columns: missing; name the column of each axis, one of {', '.join(table.names)}")
+            raise ConfigError(f"columns: missing. Name the column of each axis, one of {', '.join(table.names)}")
         only: Placed = column_class(LENGTHS)(column=names[0], unit=table.unit(names[0]) or "m")
         return only
 
@@ -335,21 +335,21 @@ class _Measured:
         return f"{count} samples at {self.rate:.6g} Hz, duration {(count - 1) / self.rate:.4g} s, peak {peaks} mm"
 
     def targets(self, servo_rate: float, samples: int) -> Array:
-        """Return displacement, velocity and acceleration at ``servo_rate`` (Hz), ``(samples, 3, n_axes)``."""
+        """Return the displacement, velocity and acceleration at ``servo_rate`` (Hz), ``(samples, 3, n_axes)``."""
         from scipy.interpolate import make_interp_spline
 
         p, x, rate = self._p, self.displacement, self.rate
         same = abs(rate - servo_rate) <= SAME_RATE * servo_rate
         if not (same or p.resample):
             raise ConfigError(
-                f"history: the sampling rate is {rate:.6g} Hz, but must be servo_rate = {servo_rate:g} Hz; set "
+                f"history: the sampling rate is {rate:.6g} Hz, but must be servo_rate = {servo_rate:g} Hz. Set "
                 "resample = true to change the rate"
             )
         rate = servo_rate if same else rate
         length, needed = (len(x) - 1) / rate, (samples - 1) / servo_rate
         if length < needed - ROUNDING:
             raise ConfigError(
-                f"history: lasts {length:.6g} s, but the test lasts {needed:.6g} s; set duration = {length:.6g}"
+                f"history: lasts {length:.6g} s, but the test lasts {needed:.6g} s. Set duration = {length:.6g}"
             )
         cutoffs = [p.low_pass] if p.low_pass is not None else []
         cutoffs += [KEPT * servo_rate] if rate > servo_rate else []

@@ -37,7 +37,7 @@ Matrices = tuple[Array, Array, Array]
 
 
 def runge_kutta_transition(system: Array, inputs: Array, dt: float) -> Matrices:
-    """Return step matrices of the classical Runge-Kutta method, exact up to the fourth power of ``dt``."""
+    """Return the step matrices of the Runge-Kutta method, exact up to the fourth power of ``dt``."""
     z, identity = dt * system, np.eye(len(system))
     sloped = 0.5 * identity + z @ (identity / 6.0 + z / 24.0)
     held = identity + z @ sloped
@@ -74,7 +74,7 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
     def step(
         k: Constants, s: OfFew, measured: Numbers, external: Array, index: int
     ) -> tuple[object, tuple[Sequence[float], ...]]:
-        """Make a step: one product yields motion, accelerations and restoring force."""
+        """Make a step: one product yields the motion, accelerations and restoring force."""
         matrix, _, _ = k
         x, v, before, load = s
         if index == 0:  # earlier values are unknown: assume that they are constant
@@ -115,7 +115,7 @@ def by_arrays(k: Constants, s: tuple[Array], measured: Array, external: Array, i
 
 
 def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: bool) -> Constants:
-    """Return constants for step ``matrices``. The measured force is ``extrapolated`` over the step, or held."""
+    """Return the constants for step ``matrices``. The measured force is ``extrapolated`` or held over the step."""
     phi, before, now = matrices
     n = len(phi) // 2
     slope = now if extrapolated else np.zeros_like(now)
@@ -141,7 +141,7 @@ class ByMatrix(Dynamics):
 
     @staticmethod
     def matrices(params: AnyParams, structure: Structure, dt: float) -> tuple[Matrices, bool]:
-        """Return step matrices, and whether the measured force is extrapolated."""
+        """Return the step matrices, and whether the measured force is extrapolated."""
         raise TypeError("a subclass of ByMatrix must define matrices()")
 
     @classmethod
@@ -201,7 +201,7 @@ def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool
 
 
 class Exact(ByMatrix):
-    """Exact steps for a load that is linear over the step.
+    """Exact steps for a load linear over the step.
 
     The measured force is extrapolated or held over the step. A held force reduces damping as much as a delay of
     half a step. Raises ConfigError if the restoring force is nonlinear or the motion grows with this step.
@@ -231,9 +231,9 @@ RungeKuttaConstants = tuple[Operand, Operand, object, float]
 class RungeKutta(ByMatrix):
     """Runge-Kutta method with four stages per step.
 
-    The external force is interpolated, the measured force extrapolated, both linearly. The numerical substructure
-    is accurate to fourth order for a load that is linear within each step. The accuracy is of second order for any
-    other load or with a specimen. Raises ConfigError if the motion grows with this step.
+    The external force is interpolated and the measured force extrapolated, both linearly. The numerical
+    substructure is accurate to fourth order for a load that is linear within each step. The accuracy is of second
+    order for any other load or with a specimen. Raises ConfigError if the motion grows with this step.
     """
 
     @params

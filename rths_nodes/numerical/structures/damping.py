@@ -24,14 +24,14 @@ TABLE = {
 
 
 RIGID = 1e-7
-"""Frequency of a free motion, relative to the highest frequency; a lower frequency is rounding error."""
+"""Smallest frequency relative to the highest. Lower frequencies are rounding errors of a free motion."""
 SMALL = 100
 """Largest number of degrees of freedom with mass for which modes of a sparse structure are always computed with
 full matrices."""
 
 
 def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
-    """Return undamped circular frequencies ``(n,)`` rad/s, ascending, and mode shapes as columns ``(n_dof, n)``.
+    """Return the undamped circular frequencies ``(n,)`` rad/s, ascending, and mode shapes ``(n_dof, n)``.
 
     Shapes are scaled to a modal mass of 1 kg. Both matrices are symmetric. n is the number of degrees of freedom
     with mass, for which ``mass`` (kg) is positive definite.
@@ -54,7 +54,7 @@ def _modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
 
 
 def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tuple[Array, Array]:
-    """Return natural frequencies (Hz), ascending, and viscous damping ratios, ``(n_dof,)`` each.
+    """Return the natural frequencies (Hz), ascending, and the viscous damping ratios, ``(n_dof,)`` each.
 
     Both follow from the complex eigenvalues s = -zeta w +- j w sqrt(1 - zeta^2), for any damping matrix. For an
     overdamped mode the two real eigenvalues satisfy s1 s2 = w^2 and s1 + s2 = -2 zeta w, and have the same shape.

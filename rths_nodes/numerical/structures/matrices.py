@@ -115,7 +115,7 @@ def _refuse_indefinite(name: str, rest: Matrix, tested: Matrix, positive: bool, 
 
 
 class Matrices(Partition):
-    """Linear structure with matrices of the whole structure and of the part under test; masses can be zero."""
+    """Linear structure with matrices of the whole structure and of the part under test. Masses can be zero."""
 
     @params
     class Params:
@@ -182,7 +182,7 @@ class Matrices(Partition):
                     f"{path}.force_unit, {path}.length_unit: must be N and m unless the matrices are in files"
                 )
             if self.node and (self.rotations is not None or self.influence is not None):
-                raise ConfigError(f"{path}.node: defines rotations and influence; remove these two keys")
+                raise ConfigError(f"{path}.node: defines rotations and influence. Remove these two keys")
             if not in_files:  # the sizes of files are known only after reading
                 _check_sizes(self, len(self.mass), path, ("mass", "stiffness", *EXPERIMENTAL))
 
@@ -255,7 +255,7 @@ def _scattered(n: int, at: NDArray[np.int_], rows: tuple[tuple[float, ...], ...]
 
 
 def read_pair(params: Matrices.Params) -> tuple[Matrix, Matrix]:
-    """Return mass (kg) and stiffness (N/m, N, N m) of the whole structure.
+    """Return the mass (kg) and stiffness (N/m, N, N m) of the whole structure.
 
     Raises ConfigError if a file is unreadable, a matrix is not square, symmetric and finite, or the sizes differ.
     """

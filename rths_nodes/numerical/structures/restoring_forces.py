@@ -6,8 +6,8 @@ A restoring force is defined by a kernel, and an object holds its state:
     force(constants, state, x) -> state, r
 
 The function ``force`` moves to the displacement x (m) and returns the restoring force r (N). x and r are floats
-for one degree of freedom, arrays for several. The function changes nothing in place; after a trial displacement
-the caller discards the new state.
+for one degree of freedom, and arrays for several. The function changes nothing in place, so the caller can discard
+the new state after a trial displacement.
 
 Bilinear forces are a spring in parallel with a yielding spring (Prager), and are exact for any path. Unloading is
 elastic over twice the yield force (Masing). Bouc-Wen hysteresis follows Wen 1980 and Chen & Ricles 2010, Eqs. 13
@@ -106,7 +106,7 @@ class OfComponent(Lawful):
             )
         if params.stiffness is None:
             raise ConfigError(
-                f"restoring_force {type_of(params)}: the elastic stiffness k (N/m) is missing; set stiffness"
+                f"restoring_force {type_of(params)}: the elastic stiffness k (N/m) is missing. Set stiffness"
             )
         self.initial_stiffness = float(params.stiffness)
         if self.yields:
@@ -187,7 +187,7 @@ def refuse_yielding(integrator: str, structure: Structure) -> None:
     if not is_linear(structure):
         raise ConfigError(
             f"integrator {integrator}: requires a linear restoring force, because the step matrices are "
-            "computed before the test; use another integrator"
+            "computed before the test. Use another integrator"
         )
 
 
@@ -196,7 +196,7 @@ Prager = tuple[float, float, float]
 
 
 def bilinear_force(k: Prager, state: Pair, x: float) -> tuple[Pair, float]:
-    """Compute the bilinear force after the move to ``x``."""
+    """Return the state and the bilinear force (N) at ``x`` (m)."""
     elastic, plastic, limit = k
     before, s = state
     s += plastic * (x - before)
@@ -245,7 +245,7 @@ class ElasticPlastic(Bilinear):
 
 
 INCREMENTS = 10.0
-"""Smallest number of increments per integration step; each is one RK4 step."""
+"""Smallest number of increments per integration step. Each is one RK4 step."""
 
 
 class Hysteresis(NamedTuple):
@@ -278,7 +278,7 @@ def bouc_wen_constants(p: AnyParams) -> Hysteresis:
 
 
 def bouc_wen_force(k: Hysteresis, s: Pair, x: float) -> tuple[Pair, float]:
-    """Compute the Bouc-Wen force, Eq. (13), after the move to ``x``."""
+    """Return the state and the Bouc-Wen force (N), Eq. (13), at ``x`` (m)."""
     elastic, hysteretic, bend, beta, gamma, exponent, longest, decay, settling = k
     before, z = s
     move = x - before
@@ -330,8 +330,8 @@ def squared(z: float, h: float, left: float, up: float, down: float) -> float:
 class BoucWen(OfComponent):
     """Bouc-Wen force r = eta k x + (1 - eta) k x_y z, Eq. (13), with the hysteretic state z.
 
-    z is integrated over each move by RK4 in ``INCREMENTS`` parts, or in more parts over a long move. The limit of
-    z is (beta + gamma)^(-1/q).
+    RK4 integrates z over each move in ``INCREMENTS`` parts, or in more parts over a long move. The limit of z is
+    (beta + gamma)^(-1/q).
     """
 
     ABOUT = "Bouc-Wen hysteresis (Wen 1980; Chen & Ricles 2010, Eqs. 13 and 14)."
@@ -409,7 +409,7 @@ def degraded_limit(k: Degradation, e: float) -> float:
 
 
 def degrading_force(k: Degradation, s: Triple, x: float) -> tuple[Triple, float]:
-    """Compute the degrading Bouc-Wen force after the move to ``x``."""
+    """Return the state and the degrading Bouc-Wen force (N) at ``x`` (m)."""
     elastic, hysteretic, bend, weaker, softer, _, _, exponent, decay = k
     before, z, e = s
     move = x - before
@@ -441,9 +441,9 @@ def degrading_force(k: Degradation, s: Triple, x: float) -> tuple[Triple, float]
 class DegradingBoucWen(OfComponent):
     """Force r = eta k x + (1 - eta) k x_y z of one degree of freedom, with the hysteretic state z.
 
-    x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) abs(z)^q) / h. e = integral of z dx / x_y is the dissipated energy
-    divided by (1 - eta) k x_y^2. nu = 1 + d_nu e reduces the strength and h = 1 + d_h e the stiffness of the
-    hysteretic part.
+    x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) abs(z)^q) / h. The integral e of z dx / x_y is the dissipated
+    energy divided by (1 - eta) k x_y^2. nu = 1 + d_nu e reduces the strength of the hysteretic part, and
+    h = 1 + d_h e its stiffness.
     """
 
     ABOUT = "Bouc-Wen hysteresis that loses strength and stiffness with its dissipated energy."

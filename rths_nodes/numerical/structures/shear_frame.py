@@ -119,7 +119,7 @@ class ShearFrame(Partition):
     """Masses on floors with springs between them; x_i is the displacement of floor i relative to the ground.
 
     The drift of story i is x_i - x_{i-1}. Parameters ``experimental_...`` describe the part of the frame that is
-    in the laboratory. This part is subtracted. These parameters exclude properties that only the specimen has.
+    in the laboratory and is subtracted. They exclude properties that only the specimen has.
 
     A restoring force belongs to the numerical part of its story. A gravity load P reduces the stiffness of a story
     by P per story height (P-Delta). The experimental part of P is excluded, because the rig applies it and the
@@ -308,7 +308,7 @@ def _laws(params: ShearFrame.Params) -> dict[int, RestoringForce]:
             if abs(law.initial_stiffness - stiffness) > ROUNDING * stiffness:
                 raise ConfigError(
                     f"{path}.stiffness = {show(law.initial_stiffness, 'N/m')}: must be {show(stiffness, 'N/m')}, "
-                    "the stiffness of the story without the experimental part; remove the key"
+                    "the stiffness of the story without the experimental part. Remove the key"
                 )
             if not isinstance(law, Linear):
                 laws[story] = law

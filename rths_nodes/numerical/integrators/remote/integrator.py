@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A numerical substructure in OpenSees, or in another client of the same protocol. The client drives the rig.
 
-The client sends a greeting, then vectors of little-endian doubles; the first number is the action. The greeting is
+The client sends a greeting, then vectors of little-endian doubles. The first number is the action. The greeting is
 eleven int32: the numbers of displacements, velocities, accelerations, forces and times that the client sends, then
 the numbers that it requests, and the length of every vector.
 """
@@ -232,14 +232,14 @@ def answer(values: Array, length: int, columns: Indices) -> bytes:
 
 
 ROUNDING = 1e-6
-"""Tolerance of times, in steps, because a client sums up many steps."""
+"""Tolerance of times, in steps, for the rounding errors of a client that adds many steps."""
 
 LONGEST_TALK = 10_000
 """Largest number of requests between two commitState requests. A client that sends more does not converge."""
 
 
 class Conversation:
-    """Answers the client's requests; ``matrices`` contains the matrix of the part under test for each action.
+    """Answers the client's requests. ``matrices`` contains the matrix of the part under test for each action.
 
     After its static steps the client makes ``steps`` steps of ``iterations * dt`` s, with a Target per iteration.
     Before and during the static stage the declared stiffness gives the force, and the rig does not move. In the
@@ -248,8 +248,8 @@ class Conversation:
     returns the answer.
 
     New trial responses are recognised by time and displacement. Integrators use t + dt or t + alpha_F dt, and some
-    request a force twice or at the start. ``offset`` (m) and ``static_force`` (N) are displacement and force at
-    the end of the static stage. ``steps`` counts the time steps committed after this stage. ``asked`` counts the
+    request a force twice or at the start. ``offset`` (m) and ``static_force`` (N) are the displacement and force
+    at the end of the static stage. ``steps`` counts the time steps committed after this stage, and ``asked`` the
     requests by action.
     """
 
@@ -350,7 +350,7 @@ class Conversation:
         if index != self._index + 1 or late:
             before = params.start_time if self._index == 0 else self._time
             gravity = not (self._index or params.static_steps)
-            hint = "; set static_steps if a gravity analysis comes first" if gravity else ""
+            hint = ". Set static_steps if a gravity analysis comes first" if gravity else ""
             raise IntegratorError(
                 f"the client advances from time {before:g} s to {time:g} s, but the step must be {step:g} s "
                 f"(iterations * substeps / servo_rate) from start_time on{hint}"
@@ -383,7 +383,7 @@ class Served(Integrator):
     Some integrators of the client send no velocities or accelerations. A Target's velocity and acceleration are
     therefore taken from the parabola through the last three displacements. The exact acceleration at the last step
     is the curvature of this parabola. External and restoring forces are unknown and remain zero. The element has
-    the degrees of freedom of the axes, then observed degrees of freedom, which have no force.
+    the degrees of freedom of the axes, followed by observed degrees of freedom without force.
     """
 
     external = True

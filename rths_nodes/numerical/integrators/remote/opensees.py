@@ -48,7 +48,7 @@ class Analysis:
 
 
 def by_node(nodes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return nodes and degrees of freedom in the element's order, and the index of each pair in that order."""
+    """Return the nodes and degrees of freedom in the element's order, and the index of each pair in that order."""
     first = {node: index for index, (node, _) in reversed(list(enumerate(nodes)))}
     wire = sorted(nodes, key=lambda pair: first[pair[0]])
     return wire, [wire.index(pair) for pair in nodes]
