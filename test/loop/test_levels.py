@@ -123,6 +123,16 @@ def test_level_acts_after_persistence() -> None:
     assert mentions(acted[-1][0], "13 N", "3", "<= 10 N")
 
 
+def test_severest_action_acts_if_several_levels_are_exceeded() -> None:
+    """A sensor that jumps exceeds several levels at the same sample."""
+    held, tripped = {"maximum": 0.1, "action": "hold"}, {"maximum": 10.0}
+    levels = watch(displacement=held, force=tripped, piston_velocity={"maximum": 1.0, "action": "interlock"})
+    levels.judge(*sample(1))
+    reason, action = levels.judge(*sample(2, x=0.2, f=20.0))
+    assert (mentions(reason, "levels.piston_velocity", "200 m/s"), action) == (True, "interlock")
+    assert levels.judge(*sample(3, x=0.2, f=20.0))[1] == "stop"
+
+
 def test_warnings_are_counted_and_reported_once() -> None:
     levels = watch(force={"warn_maximum": 10.0, "maximum": 20.0})
     for k, f in enumerate([5.0, 11.0, 12.0, 4.0, 15.0], 1):
