@@ -421,11 +421,15 @@ class RigDrive:
 
     def _judge(self, command: Array) -> None:
         reason, level, action = self.judgement(command)
-        if self._motion is None or self._stop is not None or not (reason or level):
+        if self._motion is None or not (reason or level):
             return
         if action == INTERLOCK:
             self.port.drop_heartbeat()
-        self._brake(DriveOutcome(reason or self.alarm, tripped=bool(reason) or action != HOLD))
+        outcome = DriveOutcome(reason or self.alarm, tripped=bool(reason) or action != HOLD)
+        if self._stop is None:
+            self._brake(outcome)
+        elif action == INTERLOCK:
+            self._outcome = outcome
 
     def judgement(self, command: Array) -> tuple[str, str, str]:
         """Return the reason to stop the rig, and the reason and action of an exceeded level, or empty strings.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import select
 import subprocess
 import sys
 import time
@@ -622,6 +623,28 @@ def test_late_beat_loses_rig_permanently(capfd: pytest.CaptureFixture[str]) -> N
     assert watchdog.beat() == reason
     watchdog.end()
     assert mentions(capfd.readouterr().err, "watchdog", "50 ms")
+
+
+def test_watchdog_acts_if_nobody_reads_its_report() -> None:
+    out, full = os.pipe()
+    os.set_blocking(full, False)
+    while select.select([], [full], [], 0.0)[1]:
+        os.write(full, bytes(4096))
+    os.set_blocking(full, True)
+    stderr = os.dup(2)
+    os.dup2(full, 2)
+    try:
+        watchdog = Watchdog(LIMIT)
+    finally:
+        os.dup2(stderr, 2)
+    watchdog.beat()
+    try:
+        assert wait_for(watchdog.beat)
+    finally:
+        os.read(out, 8192)  # so that the watchdog can also end if it waits
+        watchdog.end()
+        for end in (out, full, stderr):
+            os.close(end)
 
 
 def test_dead_node_is_detected_immediately() -> None:

@@ -87,6 +87,18 @@ def test_operator_stop_respects_declared_deceleration(pace: str) -> None:
     assert mentions(stopped_after(300, "chen_ricles_2010", pace).reason, "interrupted")
 
 
+def test_hold_does_not_replace_a_pending_trip() -> None:
+    loop = live_loop("duration=20")
+
+    def request(sample: int) -> None:
+        loop.trip("monitor", 20_000)
+        loop.hold()
+
+    outcome = loop.run(progress=request)
+    assert (outcome.state, outcome.samples < 20_000) == (State.TRIPPED, True)
+    assert outcome.reason.endswith(": monitor")
+
+
 def test_earlier_trip_does_not_wait_for_a_later_one() -> None:
     loop = live_loop("duration=20")
 

@@ -21,10 +21,14 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import ACTIONS, QUANTITIES, Level, Limits
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.validation import from_data
+from rths_nodes.laboratory.ports.wrappers import PortBefore
 from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.faults import FaultyLoop, parse
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.monitor import SPAN, Monitor, MonitorParams
+from rths_nodes.loop.supervision.states import State
 
 DT = 1e-3
 NONE = ("", "")
@@ -123,6 +127,16 @@ def test_level_acts_after_persistence() -> None:
     assert mentions(acted[-1][0], "13 N", "3", "<= 10 N")
 
 
+def test_severest_action_acts_if_several_levels_are_exceeded() -> None:
+    """A sensor that jumps exceeds several levels at the same sample."""
+    held, tripped = {"maximum": 0.1, "action": "hold"}, {"maximum": 10.0}
+    levels = watch(displacement=held, force=tripped, piston_velocity={"maximum": 1.0, "action": "interlock"})
+    levels.judge(*sample(1))
+    reason, action = levels.judge(*sample(2, x=0.2, f=20.0))
+    assert (mentions(reason, "levels.piston_velocity", "200 m/s"), action) == (True, "interlock")
+    assert levels.judge(*sample(3, x=0.2, f=20.0))[1] == "stop"
+
+
 def test_warnings_are_counted_and_reported_once() -> None:
     levels = watch(force={"warn_maximum": 10.0, "maximum": 20.0})
     for k, f in enumerate([5.0, 11.0, 12.0, 4.0, 15.0], 1):
@@ -155,6 +169,31 @@ def test_action_of_level(action: str, different: Any) -> None:
     assert velocity[0] > 0.0
     assert velocity[-1] == 0.0
     assert (np.diff(velocity) <= 1e-15).all()  # deceleration, for each action
+
+
+def test_interlock_level_acts_during_a_stop() -> None:
+    """A mild level begins the stop, in which the force jumps."""
+    levels = "displacement: {maximum: 0.015, action: hold}, force: {maximum: 1.2e6, action: interlock}"
+    scenario = files.load(NAME, [BRIEF, "axes.axis_1.limits.deceleration=10", f"{LEVELS}={{{levels}}}"])
+    loop = FaultyLoop(Assembly(scenario), [])
+    held = loop.run()
+    assert held.state is State.HELD
+    first = int(held.reason.split()[1].rstrip(":"))
+    loop = FaultyLoop(Assembly(scenario), [parse(f"sensor_spike@{(first + 2) * scenario.dt}:axis_1,force,1.5e6")])
+    loop.rig.port = watched = Watched(loop.rig.port)
+    tripped = loop.run()
+    assert watched.dropped == [first + 2]
+    assert tripped.state is State.TRIPPED
+    assert tripped.reason.startswith(f"sample {first + 2}: {LEVELS}.force: ")
+
+
+class Watched(PortBefore):
+    def __init__(self, port: Any) -> None:
+        super().__init__(port)
+        self.dropped: list[int] = []
+
+    def drop_heartbeat(self) -> None:  # type: ignore[override]
+        self.dropped.append(self._port.read().sample)
 
 
 REFUSED = [

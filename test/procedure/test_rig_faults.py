@@ -531,3 +531,19 @@ def test_expression_of_rig_stops_small_move(walk):
     with pytest.raises(ActRefused, match=r"levels\.expressions\.near: .* must be <= 0\.4 mm"):
         w.session.check()
     assert np.abs(w.session.drive.measured.displacement).max() < 0.5e-3
+
+
+def test_interlock_level_acts_during_the_stop_of_a_motion(walk, monkeypatch):
+    """The mild level stops the small move; while it brakes, the axis exceeds the severe level."""
+    w = walk(
+        *LIVELY,
+        "axes.story_1.limits.deceleration=0.2",
+        "levels.expressions={near: {of: abs(displacement.story_1), unit: mm, maximum: 0.1, action: hold}, "
+        "far: {of: abs(displacement.story_1), unit: mm, maximum: 0.101, action: interlock}}",
+    ).refer()
+    dropped = []
+    monkeypatch.setattr(Simulator, "drop_heartbeat", lambda port: dropped.append(port.sample), raising=False)
+    with pytest.raises(ActRefused, match=r"levels\.expressions\.far: "):
+        w.session.check()
+    assert dropped
+    assert w.session.state is State.TRIPPED

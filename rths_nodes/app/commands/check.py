@@ -43,7 +43,6 @@ from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies, learning_notes
 from rths_nodes.loop.stages.command import PATIENCE
-from rths_nodes.loop.supervision.bridges import SHARPEST
 from rths_nodes.loop.supervision.safe_stop import braking_time, excess_travel
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.mechanics import loading_model
@@ -255,14 +254,14 @@ def _groups(loaded: Scenario) -> Iterator[tuple[dict[str, Limits], float]]:
 def _excess_travel(loaded: Scenario) -> Iterator[str]:
     transport = loaded.port.transport_samples * loaded.dt
     bridge, on_the_way = loaded.bridge.max_bridge, f" and {1e3 * transport:.3g} ms on the way" if transport else ""
-    sharpest = SHARPEST if loaded.bridge.pauses else 1.0
+    paused = "; in a pause the command moves further, but within its stroke" * loaded.bridge.pauses
     for members, time in _groups(loaded):
         for name, limits in members.items():
-            travel = excess_travel(limits, bridge + transport, sharpest, time)
+            travel = excess_travel(limits, bridge + transport, time)
             yield (
                 f"axes.{name}: after a failure the command moves at most {1e3 * travel:.3g} mm further "
                 f"({1e3 * bridge:g} ms bridged{on_the_way} at {limits.velocity:g} m/s, then braking at "
-                f"{limits.velocity / time:.4g} m/s^2); the actuator moves further by its own lag"
+                f"{limits.velocity / time:.4g} m/s^2); the actuator moves further by its own lag{paused}"
             )
         if len(members) > 1:
             yield f"axes {' and '.join(members)} stop together, in at most {time:.3g} s"

@@ -76,7 +76,8 @@ def main(limit: float) -> int:
 
 
 def _report(reason: str) -> None:
-    os.write(2, f"rths: port: the watchdog holds the rig, because {reason}\n".encode())
+    if select.select([], [2], [], 0.0)[1]:  # a full pipe or a stopped terminal must not delay the watchdog
+        os.write(2, f"rths: port: the watchdog holds the rig, because {reason}\n".encode())
 
 
 if __name__ == "__main__":

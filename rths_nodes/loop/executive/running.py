@@ -353,6 +353,8 @@ class ExecutiveLoop:
             reason = f"sample {sample}: {self._breach}" if self._breach else ""
             return State.TRIPPED if reason else State.FINISHED, reason, failed
         by = control.stopped_by
+        if by == OPERATOR and self._breach:  # a hold does not replace a pending trip
+            by = TRIP
         reason = self.reasons.get(by, self._messages.reason)
         if by == AT_START:
             reason = self._messages.at_start

@@ -254,6 +254,12 @@ class RigStage:
                 self.slowed += measured.flags & FLAG_SLOWED > 0
                 if bridged or self._bridges.watches:
                     self._bridges.sampled(sample, bridged)
+        elif self.levels is not None:  # a stop has no target, so its tracking error is 0
+            level, action = self.levels.judge(command, shown, measured.displacement.tolist())
+            if action == INTERLOCK:
+                self.port.drop_heartbeat()
+                if self._end is State.HELD:
+                    self._end, self.machine.reason = State.TRIPPED, f"sample {sample}: {level}"
         self.sample = sample
         if self.stopping:
             measured.flags |= FLAG_TRIPPED

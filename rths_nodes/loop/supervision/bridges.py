@@ -383,8 +383,9 @@ class Pause:
 
     The lead (command minus target) compensates the actuator's lag at full speed, and is multiplied by the relative
     speed. Displacement and velocity never jump, and phases add no acceleration at their ends. Phases are long
-    enough to keep the acceleration within the deceleration of each axis. During the start, samples are measured
-    within half a sample of their targets. This is correct for a rate-independent specimen.
+    enough to keep the acceleration within the deceleration of each axis, without a difference that still fades
+    (:class:`Fading`). During the start, samples are measured within half a sample of their targets. This is
+    correct for a rate-independent specimen.
 
     ``allowed`` is false if the rig trips instead. ``coming`` is the Command of the next sample, or None.
     ``sampled`` is true if the last tick had a sample. ``known`` is the Command of the last sample, and ``count``

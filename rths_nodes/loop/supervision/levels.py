@@ -19,6 +19,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ComponentError, ConfigError, counted, show, unknown
 from rths_nodes.core.expressions import Expression, Unit, unit_of
 from rths_nodes.core.limits import (
+    ACTIONS,
     INDICATE,
     PREVIOUS,
     QUANTITIES,
@@ -118,7 +119,8 @@ class LevelWatch:
                 index = self._of_level(axis, quantity, level)
                 self._levels[index] = axis, quantity
                 self._told[index], self._acted[index] = _rows(index, axis, quantity, level)
-        self._telling, self._acting = table(self._told.values()), table(self._acted.values())
+        by_severity = sorted(self._acted.values(), key=lambda row: -ACTIONS.index(row.action))
+        self._telling, self._acting = table(self._told.values()), table(by_severity)
         self._ends = dict.fromkeys(self._told, (math.inf, -math.inf))
         self._beyond: dict[int, tuple[int, int]] = {}
         """Number of samples beyond the level, and the first of these samples, by index of the value."""
@@ -229,7 +231,7 @@ class LevelWatch:
     def judge(
         self, command: Command | None, measured: Measurement, aims: list[float] | None = None
     ) -> tuple[str, str]:
-        """Return reason and action (``core/limits.py``) of the first level that acts on a Measurement.
+        """Return reason and action (``core/limits.py``) of the severest level that acts on a Measurement.
 
         Both are empty if no level acts. The applied command is also the target if there is no Command. ``aims``
         ``(n_axes,)`` m, unless None, replaces the targets in tracking errors.

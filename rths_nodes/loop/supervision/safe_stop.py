@@ -37,14 +37,14 @@ def braking_time(limits: Iterable[Limits]) -> float:
     return max(limit.velocity / limit.deceleration for limit in limits)
 
 
-def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time: float = 0.0) -> float:
+def excess_travel(limits: Limits, max_bridge: float, time: float = 0.0) -> float:
     """Return the largest travel (m) of the command of an axis from the last complete sample to rest.
 
     The command moves for at most ``max_bridge`` s at the velocity limit. Then it decelerates for at least ``time``
-    s, because other axes may stop with it. The largest deceleration is ``sharpest`` times the mean. The actuator
-    moves further than its command by its lag.
+    s, because other axes may stop with it. The actuator moves further than its command by its lag. In a pause the
+    travel also depends on the compensator, and only the stroke bounds it.
     """
-    braking = 0.5 * sharpest * limits.velocity * max(time, braking_time([limits]))
+    braking = 0.5 * limits.velocity * max(time, braking_time([limits]))
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
 
 
