@@ -16,6 +16,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import measured_names, response_errors
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
+from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.mechanics.structure import combined
@@ -183,6 +184,14 @@ def reversed_axes() -> list[Any]:
         "compensator": data["compensator"] | {"known": data["compensator"]["known"] | rows},
     }
     return [load(data | {"axes": axes}), load(other)]
+
+
+def test_accelerations_belong_to_degrees_of_freedom() -> None:
+    first, second = (run(scenario).displacement for scenario in reversed_axes())
+    np.testing.assert_allclose(second[:, ::-1], first, atol=1e-12)
+    scaled = load("phillips_spencer_2012", ["setup={type: matrix, matrix: [[2, 0, 0], [0, 1, 0], [0, 0, 1]]}"])
+    with pytest.raises(ConfigError, match=naming("acceleration_1", "axis")):
+        checked_loop(scaled)
 
 
 def test_response_errors_belong_to_degrees_of_freedom() -> None:
