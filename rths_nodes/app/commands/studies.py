@@ -337,7 +337,7 @@ def _summary(table: StudyTable) -> str:
         medians = sorted(spread.median for spread in spreads if not math.isnan(spread.median))
         if medians:
             median = " to ".join(_number(value) for value in dict.fromkeys((medians[0], medians[-1])))
-            worst = _number(max(spread.worst for spread in spreads))
+            worst = _number(max(spread.worst for spread in spreads if not math.isnan(spread.median)))
             return f"; {table.title_of(index)}: median {median}, worst {worst}"
     return ""
 
