@@ -33,7 +33,16 @@ from rths_nodes.analysis.study_table import HIGH, StudyTable, index_title, index
 from rths_nodes.analysis.units import COLUMN, rounded
 from rths_nodes.app.studies import engine, identification, runs, tuning
 from rths_nodes.app.studies.engine import Shown
-from rths_nodes.app.studies.study import CASE, Design, Study, StudyFile, data_frame, html_table, plants
+from rths_nodes.app.studies.study import (
+    CASE,
+    Design,
+    Study,
+    StudyFile,
+    data_frame,
+    html_table,
+    plants,
+    refuse_scattered,
+)
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, show, within
@@ -294,6 +303,7 @@ def tuned(
     base = replace(scenario, [(["seed"], scenario.seed + TRAINING), *training])
     bases = [with_case(base, name) for name in cases(scenario)] or [base]
     count = conditions.training_plants if scenario.scatter else 0
+    refuse_scattered(base, base.scatter if count else {}, (), cases(scenario))
     drawn = plants(base, count, TRAINING + scenario.seed, nominal=True)
     first = next(iter(blocks(scenario).values()))
     able = [law for law in laws if not law.reason]
