@@ -489,7 +489,7 @@ def study(
     Returns
     -------
     Study
-        Table of runs, with ``columns``, ``to_dataframe()``, ``plot(index)`` and ``spreads(index, cells())``.
+        Table of runs, with ``columns``, ``to_dataframe()``, ``plot(index)`` and ``spreads(index, factor)``.
 
     Raises
     ------
