@@ -427,7 +427,10 @@ def _print_tuned(name: str, index: str, tuned: Tuned) -> None:
     if not tuned.improved:
         change = f"{_text(tuned.before)}, no improvement found with {tuned.evaluations} candidates"
     terminal.say(f"{name}: worst {index} {worst}: {change}")
-    rows = ((row.key, f"{row.begin:.6g}", f"{tuned.values[row.key]:.6g}") for row in tuned.parameters)
+    rows = (
+        (row.key, "-" if row.begin is None else f"{row.begin:.6g}", f"{tuned.values[row.key]:.6g}")
+        for row in tuned.parameters
+    )
     terminal.table(rows, "parameter", numbers=("before", "tuned"))
     if tuned.unjudged:
         terminal.say(f"note: stability was not judged before the runs ({tuned.unjudged})")
