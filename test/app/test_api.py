@@ -245,6 +245,9 @@ def test_run_exports_mat_file(two_axes: rths_nodes.Run, tmp_path: Path) -> None:
     stored = loadmat(tmp_path / "run.mat", squeeze_me=True)
     assert np.array_equal(stored["target"], two_axes.target)
     assert stored["axes"].tolist() == ["north", "south"]
+    rths_nodes.run("column_under_axial_load", duration=0.1).to_mat(tmp_path / "load.mat")
+    stored = loadmat(tmp_path / "load.mat", squeeze_me=True)
+    assert (stored["axes"], stored["load_axes"]) == ("drift", "load")
 
 
 @pytest.mark.parametrize(
