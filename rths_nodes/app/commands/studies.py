@@ -445,7 +445,9 @@ def _print_tuned(name: str, index: str, tuned: Tuned) -> None:
 def _text(value: float) -> str:
     if value >= tuning.UNSTABLE:
         return "judged unstable"
-    return "not finished" if value >= tuning.BROKEN else plain(value)
+    if value == tuning.BROKEN:
+        return "undefined"
+    return "not finished" if value > tuning.BROKEN else plain(value)
 
 
 BENCHMARK = "rths_benchmark_2020"

@@ -30,7 +30,7 @@ AROUND = 3.0
 BY_ITSELF = ("lead",)
 """Parameters of a compensator that describe the rig and are not tuned by default."""
 UNSTABLE, BROKEN = 1e9, 1e6
-"""``UNSTABLE``: objective of a scenario judged unstable. ``BROKEN``: smallest objective of an aborted run."""
+"""Objectives; ``UNSTABLE``: judged unstable. ``BROKEN``: run without the index; an aborted run has more."""
 LEAST, EACH = 8, 5
 """Candidates per generation. ``LEAST``: minimum number. ``EACH``: number per parameter."""
 SETTLED = 1e-3

@@ -279,6 +279,15 @@ def test_missing_stable_settings_set_exit_code(output: RunCommand) -> None:
     assert tuning.UNSTABLE > tuning.BROKEN
 
 
+def test_undefined_index_of_finished_runs_is_reported(output: RunCommand) -> None:
+    late = settings(
+        "duration=0.6", "monitor.longest_delay=0.005", "compensator.type=inverse", "compensator.alpha=2"
+    )
+    options = ["--index", "J1", "--parameter", "compensator.alpha=1:5", "--evaluations", "8", "--jobs", "1"]
+    shown = output("tune", "predefined_sine", *late, *options, code=3)
+    assert mentions(shown, "worst", "J1", "undefined")
+
+
 def test_result_before_is_that_of_present_settings_outside_the_range() -> None:
     scenario = paper(*INVERSE, "duration=0.2")
     result = rths_nodes.tune(scenario, parameters={ALPHA: (25.0, 40.0)}, evaluations=8, jobs=1)
