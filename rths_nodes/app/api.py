@@ -181,7 +181,7 @@ def overlay(
 ) -> Axes:
     """Draw several runs, such as a measured and a simulated run, in one figure.
 
-    The time axis shows the structure's time since the end of the soft start.
+    Times, velocities and accelerations refer to the structure's time since the end of the soft start.
 
     Parameters
     ----------

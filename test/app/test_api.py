@@ -272,6 +272,17 @@ def test_quantity_is_plotted_on_given_axes(
     assert len({text.get_text() for text in legend.get_texts()}) == len(legend.get_texts())
 
 
+def test_overlay_has_rates_in_time_of_structure() -> None:
+    from matplotlib.figure import Figure
+
+    slow = rths_nodes.run(CHEN, duration=0.5, time_ratio=2, compensator={"type": "none"})
+    for quantity, power in (("dof_velocity", 1), ("dof_acceleration", 2), ("dof_displacement", 0)):
+        factor = 2.0**power * (1.0 if power else 1e3)
+        panel = rths_nodes.overlay({"slow": slow, "again": slow}, quantity, Figure().subplots())
+        drawn = panel.lines[0].get_ydata()
+        assert np.asarray(drawn) == pytest.approx(factor * getattr(slow, quantity)[:, 0])
+
+
 def test_unknown_quantity_is_refused(two_axes: rths_nodes.Run) -> None:
     lost = dataclasses.replace(two_axes, displacement=np.full_like(two_axes.displacement, np.nan))
     with pytest.raises(ConfigError, match=naming("tracking", "target")):
