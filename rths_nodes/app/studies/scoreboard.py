@@ -557,7 +557,9 @@ def _score(
 
     Both percentiles are NaN for a single seed, or if failed runs make a percentile infinite.
     """
-    law, _, block = label.partition(" ")
+    law, _, block = label.rpartition(" ")
+    if block not in (WITHOUT, WITH):
+        law, block = label, WITHOUT
     size = {name: values[rows] for name, values in sizes.items()}
     median, high, worst = (
         {name: percentile(values, percent) for name, values in size.items()} for percent in (50.0, HIGH, 100.0)
@@ -565,7 +567,7 @@ def _score(
     failed = rows[~table.finished[rows]]
     reasons = Counter(f"{table.columns['outcome'][row]}: {table.columns['reason'][row]}" for row in failed)
     commonest = reasons.most_common(1)[0][0] if reasons else ""
-    score = Score(law, block or WITHOUT, len(rows), len(failed), commonest, median, high, worst)
+    score = Score(law, block, len(rows), len(failed), commonest, median, high, worst)
     seeds = np.array(table.columns[SEED])[rows] if SEED in table.columns else np.zeros(len(rows))
     highs = [percentile(size[index][seeds == seed], HIGH) for seed in np.unique(seeds)]
     if len(highs) == 1 or not np.isfinite(highs).all():
