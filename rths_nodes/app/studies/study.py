@@ -129,8 +129,9 @@ class Design:
                     self.factors[name] = _levels(name, data, self.base)
         problems.refuse()
         levels = [level for levels in self.factors.values() for level in levels]
-        changed = {key for level in levels for key in dict(level.changes)}
-        refuse_scattered(self.base, scatter, changed, [level.case for level in levels if level.case], self.factors)
+        changed = {*study.set, *(key for level in levels for key in dict(level.changes))}
+        cases = filter(None, [study.case, *(level.case for level in levels)])
+        refuse_scattered(base, scatter, changed, cases, self.factors)
         if scatter and not study.plants:
             raise ConfigError(f"plants = 0: must be > 0 to draw {', '.join(scatter)}")
         self.base = replace(self.base, [(["scatter"], scatter)])
@@ -246,10 +247,8 @@ def refuse_scattered(
         )
     ]
     if both:
-        names = ", ".join(sorted(both))
-        raise ConfigError(
-            f"{scenario.name}: scatters {names}, which a factor, case or tuned parameter sets. Set scatter: {{}}"
-        )
+        doubled = ", ".join(sorted(both))
+        raise ConfigError(f"{scenario.name}: scatters {doubled}, also set, varied or tuned. Set scatter: {{}}")
 
 
 def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:
