@@ -57,7 +57,7 @@ class Parameter:
 
     def value(self, share: float) -> float | int:
         """Return the rounded value at a fraction ``share`` of the range. The initial value is not rounded."""
-        if math.isclose(share, self.share(), abs_tol=1e-12):
+        if not self.integer and math.isclose(share, self.share(), abs_tol=1e-12):
             return self.start
         exact, finest = float(self.low + share * (self.high - self.low)), ROUNDED * (self.high - self.low)
         if self.logarithmic:

@@ -298,3 +298,9 @@ def test_result_before_is_that_of_present_settings_outside_the_range() -> None:
     assert rths_nodes.tune(scenario, parameters={key: (1.0, 2.0)}, evaluations=8, jobs=1).before == error_of(
         scenario
     )
+
+
+def test_whole_number_without_value_begins_at_whole_number() -> None:
+    scenario = paper("compensator={type: polynomial, order: 2, delay: 0.0273}")
+    (spacing,) = parameters(scenario, ["compensator.spacing=3:16"])
+    assert isinstance(spacing.value(spacing.share()), int)
