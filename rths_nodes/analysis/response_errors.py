@@ -280,7 +280,8 @@ def ideal_of(scenario: Scenario) -> IdealResponse:
     if scenario.semi_active is not None:
         names = measured_names(n)
         controller = registry.build("semi_active", scenario.semi_active, structure, scenario.step, names)
-    location = assembly.setup.forces(rig.location(), np.zeros(n)).copy()
+    seen = assembly.observation
+    location = seen.spread(assembly.setup.forces(rig.location(), np.zeros(seen.n_interface))).copy()
     arguments = structure, damper, assembly.ground_acceleration, scenario.step, controller, location
     return ideal_response(*arguments, rig.longest_substep)
 
@@ -347,8 +348,8 @@ def whole_response(scenario: Scenario) -> tuple[Array, Array]:
 def _whole_response(text: str) -> tuple[Array, Array]:
     scenario = files.from_text(text, "reference")
     if hasattr(scenario.rig, "damper"):
-        ideal = ideal_of(scenario)
-        return ideal.displacement, ideal.acceleration
+        ideal, seen = ideal_of(scenario), Assembly(scenario).observation
+        return seen.motion(ideal.displacement), seen.motion(ideal.acceleration)
     structure = Assembly(scenario).structure
     if structure is not None and is_sparse(structure.mass):
         count = min(MODES, int((~massless(structure.mass)).sum()))

@@ -93,8 +93,15 @@ class StudyTable:
         return np.where(self.finished, values, np.nan)
 
     def magnitudes(self, index: str) -> Array:
-        """Return the magnitudes of an index, ``(n,)``: inf for failed runs, NaN for runs without a test."""
-        return np.where(self.failed, np.inf, magnitude(index, self.values(index)))
+        """Return the magnitudes of an index, ``(n,)``: inf for failed runs, NaN for runs without a test.
+
+        A finished run without the index, e.g. with a delay beyond the longest one, is inf if its group has values.
+        """
+        size = np.where(self.failed, np.inf, magnitude(index, self.values(index)))
+        for rows in self.groups.values():
+            if np.isfinite(size[rows]).any():
+                size[rows[self.finished[rows] & np.isnan(size[rows])]] = np.inf
+        return size
 
     def continuous(self, factor: str) -> bool:
         many = factor in self.drawn or len(set(self.columns[factor])) > FEW_LEVELS
@@ -143,7 +150,7 @@ class StudyTable:
         Only rows of ``group`` are considered, or all rows if ``group`` is empty.
         """
         rows = self.groups[group] if group else np.arange(len(self))
-        size = np.where(self.finished, magnitude(index, self.values(index)), np.inf)[rows]
+        size = np.where(self.finished, self.magnitudes(index), np.inf)[rows]
         order = np.argsort(-np.nan_to_num(size, nan=-1.0, posinf=np.inf), kind="stable")
         return [int(row) for row in rows[order[:count]]]
 

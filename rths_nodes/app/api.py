@@ -181,7 +181,7 @@ def overlay(
 ) -> Axes:
     """Draw several runs, such as a measured and a simulated run, in one figure.
 
-    The time axis shows the structure's time since the end of the soft start.
+    Times, velocities and accelerations refer to the structure's time since the end of the soft start.
 
     Parameters
     ----------
@@ -489,7 +489,7 @@ def study(
     Returns
     -------
     Study
-        Table of runs, with ``columns``, ``to_dataframe()``, ``plot(index)`` and ``spreads(index, cells())``.
+        Table of runs, with ``columns``, ``to_dataframe()``, ``plot(index)`` and ``spreads(index, factor)``.
 
     Raises
     ------
@@ -593,8 +593,11 @@ def tune(
         if value < least:
             raise ConfigError(f"{name} = {value}: must be >= {least}")
     variants = [with_case(loaded, name) for name in cases] or [loaded]
+    chosen = tuning.parameters(loaded, parameters)
+    if plants:
+        studies.refuse_scattered(loaded, loaded.scatter, (), cases, [parameter.key for parameter in chosen])
     scenarios = [plant.of(variant) for variant in variants for plant in drawn(loaded, plants, seed, nominal=True)]
-    search = tuning.Search(scenarios, tuning.parameters(loaded, parameters), index, where)
+    search = tuning.Search(scenarios, chosen, index, where)
     samples = sum(one.samples for one in scenarios)
     runs.decided(where, evaluations * samples, scenarios, say or engines.warn)
     with (progress or engines.silent)(loaded.name) as report:

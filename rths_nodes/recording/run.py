@@ -491,6 +491,7 @@ def write_mat(run: Run, path: Path) -> None:
     values = {history.name: history.values for history in histories}
     facts = {
         "axes": np.array(run.axes, dtype=object),
+        "load_axes": np.array(() if run.loads is None else run.loads.names, dtype=object),
         "degrees_of_freedom": np.array(run.dof_names, dtype=object),
         "compensator_names": np.array(run.compensator_names, dtype=object),
         "updating_names": np.array(run.updating_names, dtype=object),

@@ -368,6 +368,8 @@ def test_assumptions_are_stated() -> None:
     fed_back = judge(one_story(0.1, "{type: pi_lead, proportional: 0.5, integral: 5.0}", 0.02))
     with_feedback = ["back" in " ".join(judged.assumptions) for judged in (fed_back, adaptive, fixed, other)]
     assert with_feedback == [True, False, False, False]
+    assert "shorter" in str(judgement.delay_margin(files.load("rths_benchmark_2020", case="pi_1")))
+    assert "shorter" not in str(adaptive.margin)
 
 
 def test_uncoupled_structures_are_judged_separately() -> None:

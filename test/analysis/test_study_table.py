@@ -59,6 +59,15 @@ def test_unfinished_run_counts_as_worst() -> None:
     assert spread.high == spread.worst == math.inf
 
 
+def test_finished_run_without_index_counts_as_worst() -> None:
+    """The delay of run 0 exceeds the longest one; no run of the second law has an index ``alpha_range``."""
+    x, *_ = table(J1=[math.nan, 1.0, 2.0, 99.0]).spreads("J1")
+    assert (x.runs, x.failed, x.low, x.worst) == (2, 0, 2.0, math.inf)
+    assert table(J1=[2.0, 1.0, math.nan, 99.0]).worst("J1", 1, "x") == [2]
+    none = table(outcome=["finished"] * 4, alpha_range=[1.0, math.nan, 2.0, math.nan]).spreads("alpha_range")[1]
+    assert math.isnan(none.worst)
+
+
 def test_run_without_test_is_excluded_from_percentiles() -> None:
     x, y = table(outcome=["finished", "refused", "finished", "lost"]).spreads("J1")
     assert (x.runs, x.failed, x.median, x.worst) == (2, 0, 2.5, 3.0)
@@ -154,7 +163,7 @@ def test_figures_mark_failed_runs_and_separate_groups() -> None:
     panel: Any = drawings["Delay (J1) by group"].axes[0]
     assert [label.get_text() for label in panel.get_yticklabels()] == ["x", "y"]
     assert panel.get_xlabel() == "magnitude of delay (J1) (ms)"
-    assert [text.get_text() for text in panel.texts] == ["1 of 2 unfinished"]
+    assert [text.get_text() for text in panel.texts] == ["1 of 2 without value"]
     gain: Any = drawings["Delay (J1): effect of each factor"].axes[0]
     assert gain.get_ylabel().replace("\n", " ") == "magnitude of delay (J1) (ms)"
     crosses = [x for line in gain.lines if line.get_marker() == "x" for x in line.get_xdata()]

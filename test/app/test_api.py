@@ -245,6 +245,9 @@ def test_run_exports_mat_file(two_axes: rths_nodes.Run, tmp_path: Path) -> None:
     stored = loadmat(tmp_path / "run.mat", squeeze_me=True)
     assert np.array_equal(stored["target"], two_axes.target)
     assert stored["axes"].tolist() == ["north", "south"]
+    rths_nodes.run("column_under_axial_load", duration=0.1).to_mat(tmp_path / "load.mat")
+    stored = loadmat(tmp_path / "load.mat", squeeze_me=True)
+    assert (stored["axes"], stored["load_axes"]) == ("drift", "load")
 
 
 @pytest.mark.parametrize(
@@ -267,6 +270,17 @@ def test_quantity_is_plotted_on_given_axes(
     legend = axes.get_legend()
     assert legend.get_bbox_to_anchor().y0 >= axes.bbox.y1, "the legend is not above the axes"
     assert len({text.get_text() for text in legend.get_texts()}) == len(legend.get_texts())
+
+
+def test_overlay_has_rates_in_time_of_structure() -> None:
+    from matplotlib.figure import Figure
+
+    slow = rths_nodes.run(CHEN, duration=0.5, time_ratio=2, compensator={"type": "none"})
+    for quantity, power in (("dof_velocity", 1), ("dof_acceleration", 2), ("dof_displacement", 0)):
+        factor = 2.0**power * (1.0 if power else 1e3)
+        panel = rths_nodes.overlay({"slow": slow, "again": slow}, quantity, Figure().subplots())
+        drawn = panel.lines[0].get_ydata()
+        assert np.asarray(drawn) == pytest.approx(factor * getattr(slow, quantity)[:, 0])
 
 
 def test_unknown_quantity_is_refused(two_axes: rths_nodes.Run) -> None:

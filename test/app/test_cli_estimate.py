@@ -314,3 +314,14 @@ def test_column_is_predicted_under_recorded_load(column: Path) -> None:
 def test_recorded_load_cannot_be_changed(column: Path) -> None:
     with pytest.raises(ConfigError, match=naming("axes.load.load.value", "100000")):
         prediction.predict(rths_nodes.read(column), ["axes.load.load.value=1e5"])
+
+
+@pytest.mark.parametrize(("error", "agrees"), [(1.1e-5, True), (2e-5, False)])
+def test_axis_without_motion_is_compared_by_its_error(error: float, agrees: bool) -> None:
+    nothing = dict.fromkeys(prediction.DISCREPANCY, math.nan)
+    rows = {
+        name: {"axis": nothing | {"max_error_m": value}}
+        for name, value in ((prediction.MEASURED, 1e-5), (prediction.AGAIN, error))
+    }
+    result = prediction.Prediction({}, {}, rows, dict.fromkeys(rows, ("finished", "")))
+    assert bool(result.discrepancy) is not agrees

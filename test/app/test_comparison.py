@@ -183,7 +183,7 @@ def test_indices_are_of_the_worst_axis() -> None:
         "a": dict.fromkeys(("delay_s", "error_norm_percent", "max_error_percent", "max_error_m"), 0.001)
         | {"fei_amplitude": 0.9, "fei_delay_s": 0.001},
         "b": dict.fromkeys(("delay_s", "error_norm_percent", "max_error_percent", "max_error_m"), -0.002)
-        | {"fei_amplitude": 1.05, "fei_delay_s": math.nan},
+        | {"fei_amplitude": 1.05, "fei_delay_s": math.nan, "max_error_percent": math.nan},
     }
     metrics = {key: 1.0 for key, _ in runs.TEST_INDICES.values()}
     parameters = {"alpha": {"a": (1.0, 4.0), "b": (5.0, 6.0)}}
@@ -192,6 +192,8 @@ def test_indices_are_of_the_worst_axis() -> None:
     assert (values["J1"], values["fei_amplitude"], values["fei_delay_ms"]) == (-2.0, 0.9, 1.0)
     assert values["alpha_range"] == 3.0
     assert math.isnan(dataclasses.replace(findings, axes={}, parameters={}).values["J1"])
+    late = dataclasses.replace(findings, axes=axes | {"a": axes["a"] | {"delay_s": math.nan}})
+    assert math.isnan(late.values["J1"])  # axis a moved, but lags by more than monitor.longest_delay
 
 
 @pytest.mark.parametrize("name", ["new/compared.svg", "compared.png"])

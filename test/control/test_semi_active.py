@@ -11,9 +11,12 @@ from loop_parts import make
 from messages import doubts, mentions, naming
 from scipy.integrate import solve_ivp
 
-from rths_nodes.analysis.response_errors import measured_names
+from rths_nodes import run
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.response_errors import measured_names, response_errors
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
+from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.mechanics.structure import combined
@@ -167,6 +170,34 @@ def test_channels_are_selected_by_name(frame: Any) -> None:
 def test_passive_voltage_is_constant() -> None:
     controller = make("semi_active", "passive", None, DT, NAMES, voltage=1.5)
     assert [controller.step(measurement(force=f), 1.0)[0] for f in (-1.0, 0.0, 5.0)] == [1.5, 1.5, 1.5]
+
+
+def reversed_axes() -> list[Any]:
+    """The test without noise: as published, and with the three floors in the opposite order."""
+    data = load("phillips_spencer_2012", ["duration=1", "port={type: simulator}"]).data() | {"cases": {}}
+    axes = {name: axis | {"sensors": {}} for name, axis in data["axes"].items()}
+    rows = {key: [row[::-1] for row in data["rig"][key][::-1]] for key in ("mass", "damping", "stiffness")}
+    other = data | {
+        "interface": ["x_3", "x_2", "x_1"],
+        "axes": dict(reversed(axes.items())),
+        "rig": data["rig"] | rows | {"damper_location": [0.0, 0.0, 1.0]},
+        "compensator": data["compensator"] | {"known": data["compensator"]["known"] | rows},
+    }
+    return [load(data | {"axes": axes}), load(other)]
+
+
+def test_accelerations_belong_to_degrees_of_freedom() -> None:
+    first, second = (run(scenario).displacement for scenario in reversed_axes())
+    np.testing.assert_allclose(second[:, ::-1], first, atol=1e-12)
+    scaled = load("phillips_spencer_2012", ["setup={type: matrix, matrix: [[2, 0, 0], [0, 1, 0], [0, 0, 1]]}"])
+    with pytest.raises(ConfigError, match=naming("acceleration_1", "axis")):
+        checked_loop(scaled)
+
+
+def test_response_errors_belong_to_degrees_of_freedom() -> None:
+    first, second = (response_errors(Evaluation(run(scenario))) for scenario in reversed_axes())
+    for name, errors in first.items():
+        assert second[name] == pytest.approx(errors)
 
 
 def test_incompatible_settings_are_refused(frame: Any) -> None:

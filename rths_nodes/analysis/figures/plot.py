@@ -35,6 +35,8 @@ from rths_nodes.core.errors import unknown
 from rths_nodes.recording.run import History, Run, samples_of, steps_of
 
 UNITS = {"m": (1e3, "mm"), "N": (1e-3, "kN"), "m/s^2": (1.0, "m/s²"), "1": (1.0, "")}
+RATES = {"m/s": 1, "m/s^2": 2}
+"""Unit -> power of the time ratio that converts a rate to the time of the structure."""
 TRACKING, ERROR, LOOPS = "tracking", "error", "hysteresis"
 
 
@@ -91,6 +93,7 @@ def _draw(
     x = run.time if len(history.values) == len(run.time) else run.step_time
     if colour and quantity != LOOPS:
         x = Aligned(prefix, Evaluation(run)).at(x)
+        factor *= run.scenario.time_ratio ** RATES.get(history.unit, 0)
     for number, (column, look) in enumerate(styled(history.columns).items()):
         label_of = f"{prefix} {_in_words(column)}" if len(history.columns) > 1 else prefix.rstrip(",") or column
         if colour:

@@ -31,8 +31,8 @@ PIECES, MOST = 12, 6
 SHARE, LINE = 0.7, 0.05
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 SPREAD = (
-    f"Dots: single runs. Bars: the middle {HIGH - LOW:g} % of the runs; {{}}: median. Crosses: runs that did not "
-    "finish, which count as larger than all others. Logarithmic axis{}."
+    f"Dots: single runs. Bars: the middle {HIGH - LOW:g} % of the runs; {{}}: median. Crosses: runs without "
+    "value, e.g. unfinished runs, which count as larger than all others. Logarithmic axis{}."
 )
 
 
@@ -101,7 +101,7 @@ def by_label(panel: Axes, sizes: Mapping[str, Array], title: str) -> None:
             panel.text(0.01, position, reason, color=FAINT, va="center", transform=panel.get_yaxis_transform())
         if failed:
             panel.plot(edge, position, "x", ms=5.0, color=LIMIT, clip_on=False)
-            count, away = f"{failed} of {len(values)}{' unfinished' if printed() is None else ''}", (6.0, 0.0)
+            count, away = f"{failed} of {len(values)}{' without value' if printed() is None else ''}", (6.0, 0.0)
             panel.annotate(count, (edge, position), away, textcoords="offset points", color=LIMIT, va="center")
     panel.set_yticks(range(len(sizes)), [*sizes])
     panel.set(ylim=(len(sizes) - 0.4, -0.6), xlabel=title)
@@ -164,7 +164,7 @@ def drawings(table: StudyTable) -> Iterator[Drawing]:
             yield _by_label(table, index, {group: [*rows] for group, rows in table.groups.items()}, "group")
         if table.shown_factors:
             yield _effects(table, index, more)
-    caption = f"Share of the runs up to each magnitude. A curve ends below 1 if some runs did not finish.{more}"
+    caption = f"Share of the runs up to each magnitude. A curve ends below 1 if some runs have no value.{more}"
     figure = _drawing("Distribution of the indices", caption)
     panels = _panels(figure, len(table.indices), "share of the runs")
     for panel, index in zip(panels, table.indices, strict=True):

@@ -52,12 +52,14 @@ SAME = 1e-6
 class DelayMargin(NamedTuple):
     """Expected ``delay`` of the rig and ``critical`` delay of the loop with its compensator, s.
 
-    ``critical`` is None if no delay is critical, or if no shorter delay makes an unstable loop stable.
+    ``critical`` is None if no delay is critical, or if no shorter delay makes an unstable loop stable. If
+    ``fed_back`` is true, the compensator feeds measurements back, and the delay of this feedback is not increased.
     """
 
     delay: float
     critical: float | None
     stable: bool
+    fed_back: bool = False
 
     @property
     def value(self) -> float | None:
@@ -83,6 +85,7 @@ class DelayMargin(NamedTuple):
         if self.critical is None:
             return f"{verdict}{self.in_words()}"
         delays = f"expected delay {MS * self.delay:.4g} ms, critical delay {MS * self.critical:.4g} ms"
+        delays += ", possibly shorter because the compensator feeds measurements back" * self.fed_back
         return f"{verdict}{self.in_words()} ({delays})"
 
 
@@ -160,7 +163,7 @@ class Judgement:
 
     @property
     def margin(self) -> DelayMargin:
-        return DelayMargin(self.delay, self.critical_delay, self.stable)
+        return DelayMargin(self.delay, self.critical_delay, self.stable, self.loop.fed_back)
 
     @property
     def critical_frequency(self) -> float | None:
@@ -343,7 +346,8 @@ def _margin_of(loop: Loop, modes: Iterable[Mode]) -> DelayMargin:
     places = places_of(modes)
     growing = growing_motions(loop, places)
     critical = _critical(loop.delay, _further_delay(loop, sweep(loop, places), growing))
-    return DelayMargin(loop.delay, critical, growing == 0 and all(axis.stable for axis in loop.force_loops))
+    stable = growing == 0 and all(axis.stable for axis in loop.force_loops)
+    return DelayMargin(loop.delay, critical, stable, loop.fed_back)
 
 
 def _critical(delay: float, further: Crossing | None) -> float | None:

@@ -311,6 +311,7 @@ class ContinuousLoop(WholeStructure):
 
     finest = 1e-13
     force_loops: ClassVar[tuple[ForceLoop, ...]] = ()
+    fed_back: ClassVar[bool] = False
 
     @property
     def border(self) -> float:
@@ -489,6 +490,8 @@ class SampledLoop:
     assumptions: tuple[str, ...] = ()
     separate: bool = True
     force_loops: tuple[ForceLoop, ...] = ()
+    fed_back: bool = False
+    """True if the commands depend on measurements."""
 
     finest = 1e-10
 

@@ -73,6 +73,7 @@ def sampled_loop(
         tuple(_assumptions(assembly, structure, matrices, way)),
         scenario.rig is None and impulses.at_once is None,
         force_loops(scenario, way.loaded),
+        way.feeds_back,
     )
 
 

@@ -337,7 +337,7 @@ def _summary(table: StudyTable) -> str:
         medians = sorted(spread.median for spread in spreads if not math.isnan(spread.median))
         if medians:
             median = " to ".join(_number(value) for value in dict.fromkeys((medians[0], medians[-1])))
-            worst = _number(max(spread.worst for spread in spreads))
+            worst = _number(max(spread.worst for spread in spreads if not math.isnan(spread.median)))
             return f"; {table.title_of(index)}: median {median}, worst {worst}"
     return ""
 
@@ -427,7 +427,10 @@ def _print_tuned(name: str, index: str, tuned: Tuned) -> None:
     if not tuned.improved:
         change = f"{_text(tuned.before)}, no improvement found with {tuned.evaluations} candidates"
     terminal.say(f"{name}: worst {index} {worst}: {change}")
-    rows = ((row.key, f"{row.begin:.6g}", f"{tuned.values[row.key]:.6g}") for row in tuned.parameters)
+    rows = (
+        (row.key, "-" if row.begin is None else f"{row.begin:.6g}", f"{tuned.values[row.key]:.6g}")
+        for row in tuned.parameters
+    )
     terminal.table(rows, "parameter", numbers=("before", "tuned"))
     if tuned.unjudged:
         terminal.say(f"note: stability was not judged before the runs ({tuned.unjudged})")
@@ -442,7 +445,9 @@ def _print_tuned(name: str, index: str, tuned: Tuned) -> None:
 def _text(value: float) -> str:
     if value >= tuning.UNSTABLE:
         return "judged unstable"
-    return "not finished" if value >= tuning.BROKEN else plain(value)
+    if value == tuning.BROKEN:
+        return "undefined"
+    return "not finished" if value > tuning.BROKEN else plain(value)
 
 
 BENCHMARK = "rths_benchmark_2020"

@@ -123,6 +123,8 @@ class Prediction:
             again = self.indices[AGAIN].get(axis, {})
             for name, bound in DISCREPANCY.items():
                 recorded, repeated = measured[name], again.get(name, math.nan)
+                if math.isnan(recorded) and math.isnan(repeated):  # the axis hardly moved
+                    recorded, repeated, bound = measured["max_error_m"], again["max_error_m"], 0.0
                 if not abs(repeated - recorded) <= max(bound, AGREEING * max(recorded, repeated)):
                     errors = [plain(row.get("max_error_m"), MM) for row in (measured, again)]
                     return (

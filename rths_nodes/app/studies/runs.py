@@ -85,7 +85,9 @@ class Findings:
 
 def _worst(axes: Mapping[str, Mapping[str, float]], key: str) -> float:
     values = [row[key] for row in axes.values()]
-    if not values or np.isnan(values).all():
+    lacking = [row["max_error_percent"] for row in axes.values() if np.isnan(row[key])]
+    # an axis at rest has no index; an axis that moved and has none, e.g. too late for a delay, is the worst
+    if len(lacking) == len(values) or not np.isnan(lacking).all():
         return float("nan")
     return values[int(np.nanargmax(magnitude(key, np.array(values))))]
 

@@ -33,7 +33,16 @@ from rths_nodes.analysis.study_table import HIGH, StudyTable, index_title, index
 from rths_nodes.analysis.units import COLUMN, rounded
 from rths_nodes.app.studies import engine, identification, runs, tuning
 from rths_nodes.app.studies.engine import Shown
-from rths_nodes.app.studies.study import CASE, Design, Study, StudyFile, data_frame, html_table, plants
+from rths_nodes.app.studies.study import (
+    CASE,
+    Design,
+    Study,
+    StudyFile,
+    data_frame,
+    html_table,
+    plants,
+    refuse_scattered,
+)
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, show, within
@@ -294,6 +303,7 @@ def tuned(
     base = replace(scenario, [(["seed"], scenario.seed + TRAINING), *training])
     bases = [with_case(base, name) for name in cases(scenario)] or [base]
     count = conditions.training_plants if scenario.scatter else 0
+    refuse_scattered(base, base.scatter if count else {}, (), cases(scenario))
     drawn = plants(base, count, TRAINING + scenario.seed, nominal=True)
     first = next(iter(blocks(scenario).values()))
     able = [law for law in laws if not law.reason]
@@ -547,7 +557,9 @@ def _score(
 
     Both percentiles are NaN for a single seed, or if failed runs make a percentile infinite.
     """
-    law, _, block = label.partition(" ")
+    law, _, block = label.rpartition(" ")
+    if block not in (WITHOUT, WITH):
+        law, block = label, WITHOUT
     size = {name: values[rows] for name, values in sizes.items()}
     median, high, worst = (
         {name: percentile(values, percent) for name, values in size.items()} for percent in (50.0, HIGH, 100.0)
@@ -555,7 +567,7 @@ def _score(
     failed = rows[~table.finished[rows]]
     reasons = Counter(f"{table.columns['outcome'][row]}: {table.columns['reason'][row]}" for row in failed)
     commonest = reasons.most_common(1)[0][0] if reasons else ""
-    score = Score(law, block or WITHOUT, len(rows), len(failed), commonest, median, high, worst)
+    score = Score(law, block, len(rows), len(failed), commonest, median, high, worst)
     seeds = np.array(table.columns[SEED])[rows] if SEED in table.columns else np.zeros(len(rows))
     highs = [percentile(size[index][seeds == seed], HIGH) for seed in np.unique(seeds)]
     if len(highs) == 1 or not np.isfinite(highs).all():

@@ -15,7 +15,7 @@ import math
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -129,11 +129,9 @@ class Design:
                     self.factors[name] = _levels(name, data, self.base)
         problems.refuse()
         levels = [level for levels in self.factors.values() for level in levels]
-        changed = {key for level in levels for key in dict(level.changes)}
-        changed |= {key for level in levels if level.case for key in self.base.cases[level.case].set}
-        fixed = {key for key in scatter if not distribution(scatter[key], key).refers_to_nominal}
-        if both := scatter.keys() & self.factors.keys() | fixed & changed:
-            raise ConfigError(f"factors: the scenario also scatters {', '.join(sorted(both))}. Set scatter: {{}}")
+        changed = {*study.set, *(key for level in levels for key in dict(level.changes))}
+        cases = filter(None, [study.case, *(level.case for level in levels)])
+        refuse_scattered(base, scatter, changed, cases, self.factors)
         if scatter and not study.plants:
             raise ConfigError(f"plants = 0: must be > 0 to draw {', '.join(scatter)}")
         self.base = replace(self.base, [(["scatter"], scatter)])
@@ -225,6 +223,32 @@ def load(path: str | os.PathLike[str]) -> Design:
     data = parse(source_of(path, f"study {str(path)!r}"), str(path))
     with within(str(path)):
         return Design(from_data(StudyFile, data), Path(path).parent)
+
+
+def refuse_scattered(
+    scenario: Scenario,
+    scatter: Mapping[str, object],
+    changed: Iterable[str],
+    cases: Iterable[str],
+    varied: Collection[str] = (),
+) -> None:
+    """Raise ConfigError if a drawn value would replace a value of ``changed`` keys or ``cases``.
+
+    Draws relative to the scenario's value are refused only for the keys in ``varied``.
+    """
+    keys = {*changed, *varied, *(key for case in cases for key in scenario.cases[case].set)}
+    both = [
+        key
+        for key, data in scatter.items()
+        if key in varied
+        or (
+            not distribution(data, key).refers_to_nominal
+            and any(f"{key}.".startswith(f"{other}.") or other.startswith(f"{key}.") for other in keys)
+        )
+    ]
+    if both:
+        doubled = ", ".join(sorted(both))
+        raise ConfigError(f"{scenario.name}: scatters {doubled}, also set, varied or tuned. Set scatter: {{}}")
 
 
 def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:

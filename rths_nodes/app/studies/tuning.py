@@ -8,6 +8,7 @@ method (J. Nelder, R. Mead, The Computer Journal 7, 1965). A single parameter is
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,7 @@ AROUND = 3.0
 BY_ITSELF = ("lead",)
 """Parameters of a compensator that describe the rig and are not tuned by default."""
 UNSTABLE, BROKEN = 1e9, 1e6
-"""``UNSTABLE``: objective of a scenario judged unstable. ``BROKEN``: smallest objective of an aborted run."""
+"""Objectives; ``UNSTABLE``: judged unstable. ``BROKEN``: run without the index; an aborted run has more."""
 LEAST, EACH = 8, 5
 """Candidates per generation. ``LEAST``: minimum number. ``EACH``: number per parameter."""
 SETTLED = 1e-3
@@ -42,7 +43,7 @@ ROUNDED = 1e-4
 
 @dataclass(frozen=True)
 class Parameter:
-    """Parameter to tune: key, range and initial value.
+    """Parameter to tune: key, range and present value ``begin`` (None if not set).
 
     The search uses a logarithmic scale if ``logarithmic`` is true.
     """
@@ -50,14 +51,14 @@ class Parameter:
     key: str
     low: float
     high: float
-    begin: float
+    begin: float | None
     logarithmic: bool = False
     integer: bool = False
 
     def value(self, share: float) -> float | int:
         """Return the rounded value at a fraction ``share`` of the range. The initial value is not rounded."""
-        if math.isclose(share, self.share(), abs_tol=1e-12):
-            return self._within(self.begin)
+        if not self.integer and math.isclose(share, self.share(), abs_tol=1e-12):
+            return self.start
         exact, finest = float(self.low + share * (self.high - self.low)), ROUNDED * (self.high - self.low)
         if self.logarithmic:
             exact = float(self.low * (self.high / self.low) ** share)
@@ -66,11 +67,15 @@ class Parameter:
             return round(exact)
         return self._within(round(exact, -math.floor(math.log10(finest))))
 
+    @property
+    def start(self) -> float:
+        """Initial value: the value in the range nearest to the present value, or the middle."""
+        return 0.5 * (self.low + self.high) if self.begin is None else self._within(self.begin)
+
     def share(self) -> float:
-        begin = self._within(self.begin)
         if self.logarithmic:
-            return math.log(begin / self.low) / math.log(self.high / self.low)
-        return (begin - self.low) / (self.high - self.low)
+            return math.log(self.start / self.low) / math.log(self.high / self.low)
+        return (self.start - self.low) / (self.high - self.low)
 
     def _within(self, value: float) -> float | int:
         return min(max(value, self.low), self.high)
@@ -120,6 +125,8 @@ def parameters(
         ranges = stated or ranges
     elif stated:
         texts = [text.partition("=") for text in stated]
+        if twice := [key for key, count in Counter(key for key, *_ in texts).items() if count > 1]:
+            raise ConfigError(f"parameters: {', '.join(twice)}: must be stated only once")
         return [_parameter(scenario, key, limits.split(":") if sign else None) for key, sign, limits in texts]
     if not ranges:
         kind = type(scenario.compensator).type_name
@@ -151,8 +158,7 @@ def _parameter(scenario: Scenario, key: str, limits: Sequence[str | float] | Non
     else:
         low = max(bound for bound in (value / AROUND, spec.at_least, spec.more_than) if bound is not None)
         high = min(bound for bound in (value * AROUND, spec.at_most, spec.less_than) if bound is not None)
-    begin = value if value is not None else 0.5 * (low + high)
-    return Parameter(key, low, high, begin, low > 0.0 and high / low >= AROUND, spec.kind == "integer")
+    return Parameter(key, low, high, value, low > 0.0 and high / low >= AROUND, spec.kind == "integer")
 
 
 def _range(key: str, limits: Sequence[str | float]) -> tuple[float, float]:
@@ -188,7 +194,7 @@ class Search:
         self._told: Callable[[float], None] = lambda done: None
 
     def tune(self, budget: int, seed: int, progress: Callable[[float, float], None] | None = None) -> Tuned:
-        """Return the best of at most ``budget`` (>= LEAST) candidates, including the present settings."""
+        """Return the best of at most ``budget`` (>= LEAST) candidates, if possible with the present settings."""
         from scipy.stats import qmc
 
         samples = sum(scenario.samples for scenario in self._scenarios)
@@ -202,6 +208,10 @@ class Search:
         self._best = math.inf, first[0]
         before = self._along(first, budget) if n == 1 else self._evolve(first, budget, seed)
         worst, shares = self._best
+        if any(row.start != row.begin for row in self._chosen):  # no candidate has the present settings
+            self._best = math.inf, first[0]
+            before = float(self.worst_cases(np.full((1, n), math.nan))[0])
+            self.evaluations -= 1
         values, runs_of_one = self._values(shares), len(self._scenarios)
         return Tuned(values, worst, before, self.evaluations, self.unjudged, self._chosen, runs_of_one)
 
@@ -307,7 +317,12 @@ class Search:
         return largest
 
     def _values(self, shares: Array) -> dict[str, float | int]:
-        return {row.key: row.value(share) for row, share in zip(self._chosen, shares, strict=True)}
+        """Return the values at ``shares``; NaN selects the present settings."""
+        return (
+            {}
+            if np.isnan(shares).any()
+            else {row.key: row.value(share) for row, share in zip(self._chosen, shares, strict=True)}
+        )
 
 
 def ran(text: str, index: str, preferred: str, tell: Tell) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 
 from rths_nodes.control.setups import ScaledSetup
 from rths_nodes.core import registry
+from rths_nodes.core.control import accelerations
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.parameters import ChecksScenario, TestContext, evolved, type_of
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, Reduction, SemiActive, Setup, Structure
@@ -276,10 +277,20 @@ class Assembly:
                 f"semi_active: the controller sets {', '.join(inputs)}, but the auxiliary inputs of the rig are "
                 f"{has}"
             )
-        built: SemiActive = self._build(
-            "semi_active", params, self.structure, self.scenario.step, self.names.auxiliary
-        )
+        built: SemiActive = self._build("semi_active", params, self.structure, self.scenario.step, self._channels)
         return built
+
+    @property
+    def _channels(self) -> tuple[str, ...]:
+        """Auxiliary channels. Accelerations have the number of the degree of freedom that their axis moves."""
+        names, n = self.names, self.observation.n_interface
+        still, units = np.zeros(n), np.eye(n)
+        rates = [self.setup.axes(Motion(still, unit, still)).velocity.copy() for unit in units]
+        moved, numbered = units.tolist(), dict(zip(names.model, accelerations(len(names.model)), strict=True))
+        dofs = [numbered.get(name, name) for name in names.interface]
+        rows = zip(accelerations(len(names.axes)), np.column_stack(rates).tolist(), strict=False)
+        of_dof = {name: dofs[moved.index(row)] if row in moved else f"{name} of an axis" for name, row in rows}
+        return tuple(of_dof.get(name, name) for name in names.auxiliary)
 
     @cached_property
     def port(self) -> Port:

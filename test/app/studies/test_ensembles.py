@@ -117,3 +117,14 @@ def test_scenario_refuses_unknown_distribution() -> None:
 def test_plants_need_scatter() -> None:
     with pytest.raises(ConfigError, match=naming("chen_ricles_2010", "draw", "3")):
         plants(scattered({}), 3, 1)
+
+
+def test_scatter_that_would_replace_other_values_is_refused() -> None:
+    soft = {"soft": {"set": {"axes.story_1.actuator": {"type": "first_order", "alpha": 60.0}}}}
+    scenario = from_data(Scenario, scattered().data() | {"cases": soft})
+    for options in ({"cases": ["soft"]}, {"parameters": {ACTUATOR: (10.0, 60.0)}}):
+        with pytest.raises(ConfigError, match=naming("scatters", ACTUATOR, "set")):
+            rths_nodes.tune(scenario, plants=1, **options)
+    for options in ({"case": "soft"}, {"set": {ACTUATOR: 60.0}}):
+        with pytest.raises(ConfigError, match=naming("scatters", ACTUATOR, "set")):
+            rths_nodes.study(scenario=scenario, plants=1, **options)

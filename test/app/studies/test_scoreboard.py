@@ -201,6 +201,16 @@ def test_high_value_is_95th_percentile() -> None:
     assert (undefined.median["J2"], undefined.high["J2"], undefined.failures) == (50.5, math.inf, 0)
 
 
+def test_name_of_compensator_may_have_spaces() -> None:
+    columns = {name: ["x"] * 3 for name in ("name", "reason")} | {
+        "outcome": ["finished"] * 3,
+        "J2": [1.0, 2.0, 3.0],
+    }
+    laws = ["my law", "my law A", "my law B"]
+    rows = scoreboard.scores(table(**columns, law=laws), [], "J2")
+    assert [(score.law, score.block) for score in rows] == [("my law", block) for block in "AAB"]
+
+
 def test_each_record_is_scored_with_each_seed() -> None:
     law = Candidate("inverse", {"type": "inverse", "alpha": 29.0})
     records = ("elcentro_1940_ns", "benchmark_kobe_1995")

@@ -14,6 +14,7 @@ from command_fixtures import RunCommand
 from messages import mentions, naming
 from programs import settings
 
+import rths_nodes
 from rths_nodes.app.studies import tuning
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.runs import to_json
@@ -240,6 +241,7 @@ def test_optimal_start_is_reported_as_no_improvement(replace_evaluation: Replace
         (["--parameter", "compensator.alpha_es=0:2"], ("compensator.alpha_es", "0", ">= 1")),
         (["--parameter", "compensator.alpha_min"], ("compensator.alpha_min", "LOW", "HIGH")),
         (["--parameter", "name"], ("name", "number")),
+        (["--parameter", f"{ALPHA}=10:20", "--parameter", f"{ALPHA}=12:22"], ("parameters", ALPHA, "once")),
         (["--index", "J77"], ("index", "unknown", "J77")),
         (["--evaluations", "7"], ("--evaluations", "7", ">= 8")),
         (["--plants", "3"], ("draw", "3", "plants")),
@@ -275,3 +277,30 @@ def test_missing_stable_settings_set_exit_code(output: RunCommand) -> None:
     text = output(*TUNE, "--evaluations", "8", "--parameter", f"{ALPHA}=1:1.2", *unstable, code=3)
     assert mentions(text, "judged", "unstable", "8", "candidates")
     assert tuning.UNSTABLE > tuning.BROKEN
+
+
+def test_undefined_index_of_finished_runs_is_reported(output: RunCommand) -> None:
+    late = settings(
+        "duration=0.6", "monitor.longest_delay=0.005", "compensator.type=inverse", "compensator.alpha=2"
+    )
+    options = ["--index", "J1", "--parameter", "compensator.alpha=1:5", "--evaluations", "8", "--jobs", "1"]
+    shown = output("tune", "predefined_sine", *late, *options, code=3)
+    assert mentions(shown, "worst", "J1", "undefined")
+
+
+def test_result_before_is_that_of_present_settings_outside_the_range() -> None:
+    scenario = paper(*INVERSE, "duration=0.2")
+    result = rths_nodes.tune(scenario, parameters={ALPHA: (25.0, 40.0)}, evaluations=8, jobs=1)
+    assert result.before == pytest.approx(error_of(scenario))  # alpha = 20
+    assert result.improved
+    assert result.evaluations <= 8
+    scenario, key = paper("duration=0.2"), "compensator.k_i_per_mm2_s"
+    assert rths_nodes.tune(scenario, parameters={key: (1.0, 2.0)}, evaluations=8, jobs=1).before == error_of(
+        scenario
+    )
+
+
+def test_whole_number_without_value_begins_at_whole_number() -> None:
+    scenario = paper("compensator={type: polynomial, order: 2, delay: 0.0273}")
+    (spacing,) = parameters(scenario, ["compensator.spacing=3:16"])
+    assert isinstance(spacing.value(spacing.share()), int)
