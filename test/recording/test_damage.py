@@ -20,13 +20,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcap.reader import make_reader
-from messages import each_mentions, mentions
+from messages import each_mentions, mentions, naming
 from rewritten_recordings import rewritten, without
 
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.wire import FIELD_AT, FIELD_SIZE, RunMark, mark_of
 from rths_nodes.recording import bag
 from rths_nodes.recording.bag import RecordingError
 from rths_nodes.recording.run import Run
@@ -421,3 +422,13 @@ def test_damaged_messages_are_left_out_and_counted(originals: dict[str, Path], t
     assert each_mentions(run.notes, *lost)
     assert run.compensator_names == ("1", "2", "3")
     np.testing.assert_array_equal(run.displacement, rths_nodes.read(originals["finished"]).displacement)
+
+
+def test_messages_of_two_runs_are_refused(originals: dict[str, Path], tmp_path: Path) -> None:
+    def change(topic: str, data: bytes) -> list[bytes]:
+        other = data[:FIELD_AT] + RunMark(mark_of("another")).field + data[FIELD_AT + FIELD_SIZE :]
+        return [other if topic.endswith("/command") else data]
+
+    directory = rewritten(originals["finished"], tmp_path / "two", change)
+    with pytest.raises(ConfigError, match=naming(directory, "/rths/command", "run")):
+        rths_nodes.read(directory)
