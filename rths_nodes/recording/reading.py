@@ -6,6 +6,7 @@ Message layouts come from the recorded definitions.
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from collections import Counter
@@ -199,6 +200,10 @@ class _Contents:
         notes = [
             f"omitted {counted(count, 'damaged message')} of {topic}" for topic, count in (+self._damaged).items()
         ]
+        for stream in ("target", "true_state", "compensator_state", TOPIC):  # the Run reports missing samples
+            received = sum(len(batch[STREAMS[stream]]) for batch in self._batches[stream])
+            if received < (sent := self._numbers.get(f"sent.{stream}", 0.0)) < math.inf:
+                notes.append(f"{sent - received:.0f} of {sent:.0f} messages of {stream} are missing")
         for stream, (count, last) in self._far.items():
             notes.append(
                 f"omitted {counted(count, 'message')} of {stream} with a number far above {last}, the last "
