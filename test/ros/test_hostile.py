@@ -360,6 +360,17 @@ def test_duplicate_node_is_refused_before_motion(role, tmp_path, monkeypatch, co
     assert mentions(result.reason, "2", f"/rths/{role}", "/rths/node_status", "namespace", "ROS_DOMAIN_ID")
 
 
+@pytest.mark.parametrize("problem", ["client", ""])
+def test_node_that_has_refused_ends_a_composed_test(problem, tmp_path, composed_run):
+    def disturb(nodes, context):
+        nodes["integrator"].refuse(problem)
+        return lambda sample: pytest.fail("the rig moves")
+
+    result = composed_run(tmp_path / "run", disturb).result
+    assert (result.outcome, result.exit_code) == ("refused", 2)
+    assert mentions(result.reason, problem or "namespace")
+
+
 @pytest.mark.parametrize("topic", ["measurement", "command"])
 def test_peer_with_other_messages_is_refused_by_name(topic, by_hand, clock):
     """A topic of another type stands for other versions of the messages, because both change the type hash."""
