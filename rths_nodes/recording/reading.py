@@ -6,6 +6,7 @@ Message layouts come from the recorded definitions.
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from collections import Counter
@@ -157,6 +158,8 @@ class _Contents:
         try:
             if topic not in self._layouts:
                 self._layouts[topic] = layout_of(self._definitions[topic], waiting)
+                if len({layout.texts.get("run", b"") for layout in self._layouts.values()}) > 1:
+                    raise ValueError("the messages belong to another run than other messages of the recording")
             batch = self._layouts[topic].columns(waiting)
             if number not in batch or batch[number].dtype.kind != "u":
                 raise ValueError(f"the messages differ from their definition ({number} is missing)")
@@ -197,6 +200,10 @@ class _Contents:
         notes = [
             f"omitted {counted(count, 'damaged message')} of {topic}" for topic, count in (+self._damaged).items()
         ]
+        for stream in ("target", "true_state", "compensator_state", TOPIC):  # the Run reports missing samples
+            received = sum(len(batch[STREAMS[stream]]) for batch in self._batches[stream])
+            if received < (sent := self._numbers.get(f"sent.{stream}", 0.0)) < math.inf:
+                notes.append(f"{sent - received:.0f} of {sent:.0f} messages of {stream} are missing")
         for stream, (count, last) in self._far.items():
             notes.append(
                 f"omitted {counted(count, 'message')} of {stream} with a number far above {last}, the last "
@@ -321,23 +328,24 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> object:
 class StreamLayout:
     """Unpacks messages whose layout is defined by the definition ``text`` and the array lengths in ``message``.
 
-    Strings are skipped. Raises ValueError if the message contradicts the definition, or if a field is not a
-    header, a time, a string, a number or an array of numbers.
+    Strings are the same in all messages of a stream; ``texts`` contains them. Raises ValueError if the message
+    contradicts the definition, or if a field is not a header, a time, a string, a number or an array of numbers.
     """
 
     def __init__(self, text: str, message: bytes) -> None:
         self._fields: list[tuple[str, str, int]] = [("encapsulation", "V4", 0)]
         self._size = len(ENCAPSULATION)
         self._counts: dict[str, int] = {}
+        self.texts: dict[str, bytes] = {}
         try:
             for name, kind, is_array in fields_of(text):
                 if kind in (HEADER, TIME):
                     self._add("sec", "uint32")
                     self._add("nanosec", "uint32")
                     if kind == HEADER:
-                        self._skip_text("frame_id", message)
+                        self._add_text("frame_id", message)
                 elif kind == "string" and not is_array:
-                    self._skip_text(name, message)
+                    self._add_text(name, message)
                 elif is_array:
                     if count := self._count(f"{name}.length", message):
                         self._add(name, kind, count)
@@ -348,7 +356,7 @@ class StreamLayout:
             self._dtype: np.dtype[np.void] = np.dtype(layout)  # type: ignore[call-overload]
         except (struct.error, KeyError, ValueError) as error:
             raise ValueError(f"the messages differ from their definition ({error})") from error
-        self._names = [name for name in names[1:] if name not in self._counts]
+        self._names = [name for name in names[1:] if name not in self._counts and name not in self.texts]
         if not self._fits(message):
             raise ValueError(f"the length of a message differs from {self._size} bytes")
 
@@ -358,9 +366,11 @@ class StreamLayout:
         self._fields.append((name, f"<{code}" if count is None else f"({count},)<{code}", self._size))
         self._size += size * (1 if count is None else count)
 
-    def _skip_text(self, name: str, message: bytes) -> None:
-        count = self._count(f"{name}.length", message)
-        self._size += count
+    def _add_text(self, name: str, message: bytes) -> None:
+        if count := self._count(f"{name}.length", message):
+            self._fields.append((name, f"V{count}", self._size))
+            self.texts[name] = message[self._size : self._size + count]
+            self._size += count
 
     def _count(self, length: str, message: bytes) -> int:
         self._add(length, "uint32")
@@ -383,13 +393,15 @@ class StreamLayout:
         good = rows["encapsulation"] == np.void(ENCAPSULATION)
         for length, count in self._counts.items():
             good &= rows[length] == count
+        for name, value in self.texts.items():
+            good &= rows[name] == np.void(value)
         rows = rows if good.all() else rows[good]
         return {name: np.ascontiguousarray(rows[name]) for name in self._names}
 
 
 def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
     """Return the layout of the majority of the ``messages``. Raises ValueError if no layout has a majority."""
-    problem = ValueError("the messages have too many different layouts")
+    problem = ValueError("the messages have too many different layouts, or belong to several runs")
     for length, _ in Counter(map(len, messages)).most_common(_LENGTHS):
         for message in [message for message in messages if len(message) == length][:_TRIED]:
             try:

@@ -252,9 +252,8 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fie
     )
     tripped = (flags & FLAG_TRIPPED) > 0
     applied = measured["command"]
-    missing = np.isnan(commanded["target"][:, 0])
-    lost = missing & (flags == 0)  # a Command was sent, but not recorded
-    lost[: np.argmin(np.append(missing, False))] = False
+    lost = np.isnan(commanded["target"][:, 0]) & (flags == 0)  # a Command was sent, but not recorded
+    lost[:1] = False
     for wanted in (commanded["target"], commanded["command"]):
         # use the command sent to the rig if a command is missing, or if the safe stop replaced it
         replaced = np.flatnonzero(np.isnan(wanted[:, 0]) | tripped)

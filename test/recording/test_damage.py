@@ -20,13 +20,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcap.reader import make_reader
-from messages import each_mentions, mentions
+from messages import each_mentions, mentions, naming
 from rewritten_recordings import rewritten, without
 
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.wire import FIELD_AT, FIELD_SIZE, RunMark, decode, encode, mark_of
 from rths_nodes.recording import bag
 from rths_nodes.recording.bag import RecordingError
 from rths_nodes.recording.run import Run
@@ -417,7 +418,30 @@ def test_damaged_messages_are_left_out_and_counted(originals: dict[str, Path], t
 
     directory = rewritten(originals["finished"], tmp_path / "some", change)
     run = rths_nodes.read(directory)
-    lost = (directory, "1", "/rths/node_status"), (directory, "2", "/rths/command"), (directory, "1 of 211")
+    lost = (directory, "1", "/rths/node_status"), (directory, "2", "/rths/command"), (directory, "2 of 211")
     assert each_mentions(run.notes, *lost)
     assert run.compensator_names == ("1", "2", "3")
     np.testing.assert_array_equal(run.displacement, rths_nodes.read(originals["finished"]).displacement)
+
+
+@pytest.mark.parametrize("stream", ["command", "target", "true_state", "compensator_state"])
+def test_missing_stream_is_reported(stream: str, originals: dict[str, Path], tmp_path: Path) -> None:
+    def change(topic: str, data: bytes) -> list[bytes]:
+        if topic.endswith("/summary"):  # of a host with nodes
+            numbers = {"names": [f"sent.{stream}"], "values": [211.0]}
+            data = encode("Summary", decode("Summary", data) | numbers)
+        return [] if topic.endswith(f"/{stream}") else [data]
+
+    run = rths_nodes.read(rewritten(originals["finished"], tmp_path / "some", change))
+    assert mentions("; ".join(run.notes), "of 211", "missing")
+    assert not np.isfinite(run.target[1:]).any() or stream != "command", "the applied command is no target"
+
+
+def test_messages_of_two_runs_are_refused(originals: dict[str, Path], tmp_path: Path) -> None:
+    def change(topic: str, data: bytes) -> list[bytes]:
+        other = data[:FIELD_AT] + RunMark(mark_of("another")).field + data[FIELD_AT + FIELD_SIZE :]
+        return [other if topic.endswith("/command") else data]
+
+    directory = rewritten(originals["finished"], tmp_path / "two", change)
+    with pytest.raises(ConfigError, match=naming(directory, "/rths/command", "run")):
+        rths_nodes.read(directory)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -67,10 +68,10 @@ class ArmingBench:
         self.arming = Arming(context, settings, parts, announcer, self.clocks)
         self.arming.activate()
 
-    def received(self, topic: str) -> list[Any]:
+    def received(self, topic: str, counts: Callable[[dict[str, Any]], bool]) -> list[Any]:
         assert topic == "node_status"
         statuses, self.statuses = self.statuses, []
-        return statuses
+        return list(filter(counts, statuses))
 
     def missing(self) -> str:
         return self.left
@@ -129,6 +130,11 @@ def test_different_scenario_is_refused_immediately(start: ArmingBench) -> None:
     reason = "monitor has another scenario or run id than actuator: its hash is none instead of abc (frame)"
     assert start.refusal(status("monitor", ready=False, scenario_hash="")) == (reason, 2)
     assert start.arming.farewell == course.FOUND_S, "the peers must receive the refusal"
+
+
+def test_status_of_a_node_that_is_no_peer_is_ignored(start: ArmingBench) -> None:
+    assert not start.work(status("camera", scenario_hash="another"))
+    assert start.work(*BOTH)
 
 
 def test_peer_timeout_begins_at_activation(start: ArmingBench) -> None:

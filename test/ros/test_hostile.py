@@ -333,6 +333,16 @@ def test_restarted_peer_is_accepted_before_the_test(by_hand, monkeypatch):
         assert (guard.known, list(guard.waiting)) == ({b"b"}, [(b"1", b"b")])
 
 
+def test_two_publishers_with_the_name_of_a_peer_are_uncertain(by_hand, monkeypatch):
+    with by_hand.node("integrator", peers=["integrator", "actuator"]) as node:
+        guard = node.topics.guards["test_state"]
+        guard.go_without_gids()
+        for count, certain in (1, True), (2, False):
+            there = [("/rths/actuator", bytes([gid])) for gid in range(count)]
+            monkeypatch.setattr(endpoints, "publishers", lambda *_, there=there: there)
+            assert guard.certain is certain
+
+
 @pytest.mark.parametrize("role", ["actuator", "compensator"])
 def test_duplicate_node_is_refused_before_motion(role, tmp_path, monkeypatch, composed_run):
     monkeypatch.setattr("rths_nodes.ros.nodes.participation.DUPLICATE_NS", 100_000_000)
@@ -348,6 +358,17 @@ def test_duplicate_node_is_refused_before_motion(role, tmp_path, monkeypatch, co
     duplicates[0].destroy_node()
     assert (result.outcome, result.exit_code) == ("refused", 2)
     assert mentions(result.reason, "2", f"/rths/{role}", "/rths/node_status", "namespace", "ROS_DOMAIN_ID")
+
+
+@pytest.mark.parametrize("problem", ["client", ""])
+def test_node_that_has_refused_ends_a_composed_test(problem, tmp_path, composed_run):
+    def disturb(nodes, context):
+        nodes["integrator"].refuse(problem)
+        return lambda sample: pytest.fail("the rig moves")
+
+    result = composed_run(tmp_path / "run", disturb).result
+    assert (result.outcome, result.exit_code) == ("refused", 2)
+    assert mentions(result.reason, problem or "namespace")
 
 
 @pytest.mark.parametrize("topic", ["measurement", "command"])

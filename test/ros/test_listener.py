@@ -27,7 +27,7 @@ from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import listener as module
 from rths_nodes.ros.hosting.listener import AT_ONCE, MOST_COLUMNS, RigListener, StopClient
 from rths_nodes.ros.hosting.node_processes import NodeDescription
-from rths_nodes.ros.hosting.processes import Console
+from rths_nodes.ros.hosting.processes import Console, Result, exit_codes
 
 pytestmark = pytest.mark.nodes
 
@@ -166,3 +166,15 @@ def test_console_ignores_a_summary_before_the_test(console: Console) -> None:
     assert (console.result.numbers, console.reported) == ({}, set())
     console._receive("summary", summary | {"values": [1.0]})
     assert (console.result.numbers, console.reported) == ({"timing.missed": 1.0}, {"actuator"})
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_interrupt_by_the_runner_is_no_reason(interrupted: bool) -> None:
+    """The runner interrupts the other nodes once a node has left before the test."""
+    left = SimpleNamespace(popen=SimpleNamespace(returncode=2), ended_by_us=False)
+    processes: Any = SimpleNamespace(send=print, see_out=lambda _: [])
+    processes.counted, processes.why = lambda _: [left], lambda _: "left"
+    result = Result(State.HELD, "interrupted", interrupted=interrupted)
+    console: Any = SimpleNamespace(listen=lambda: None, result=result, reported=set())
+    assert exit_codes(processes, console, result, lambda: None, [left]) == [2]  # type: ignore[list-item]
+    assert result.reason == ("left; interrupted" if interrupted else "left")

@@ -481,6 +481,18 @@ def test_subscription_has_the_qos_of_its_publishers(robot: Node, still_clock: An
     bench.topics.close()
 
 
+def test_later_publisher_that_does_not_match_is_reported_once(robot: Node, still_clock: Any) -> None:
+    bench = Bench(robot, still_clock, "/camera")
+    robot.create_publisher(String, "/camera", 10)
+    bench.look_until(lambda: bench.added)
+    robot.create_publisher(String, "/camera", QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT))
+    bench.look_until(lambda: bench.warnings)
+    still_clock.now += LOOK_NS
+    bench.topics.look()
+    (warning,) = bench.warnings
+    assert mentions(warning, "/camera", "1 publishers", "QoS")
+
+
 @pytest.mark.parametrize(
     ("topic", "kind", "reason"),
     [("/refused", String, "definition not installed"), ("/other_rig/measurement", Measurement, "another rig")],

@@ -183,6 +183,7 @@ class ComposedTest:
             nonlocal ended_at
             if watch:
                 watch()
+            self._refuse_without_peer()
             if self.rig.phase.ended and any(node.phase.silent for node in self.nodes):
                 now = self._clock.monotonic_ns()
                 ended_at = ended_at or now
@@ -202,6 +203,15 @@ class ComposedTest:
                 result.blame(node.phase.problem)
             result.reason = result.reason or node.phase.problem
         return result
+
+    def _refuse_without_peer(self) -> None:
+        rig = self.rig
+        if rig.rig is None or rig.phase.gone or rig.rig.machine.state >= State.ARMED:
+            return
+        for phase in (node.phase for node in self.nodes):
+            if phase.gone and phase.exit_code not in IN_ORDER:
+                rig.refuse(phase.problem or "another actuator node in this namespace has refused its test")
+                return
 
     def make(
         self, peers: Sequence[str], arguments: Sequence[str], open_writer: OpenWriter, context: Context

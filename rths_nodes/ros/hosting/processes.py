@@ -260,6 +260,8 @@ def exit_codes(
     # if a node has died, the runner has ended the others: their exit codes do not count
     counted = [process for process in processes.counted(console.reported) if not (died and process.ended_by_us)]
     failed = [process for process in counted if process.popen.returncode not in outcomes.IN_ORDER]
+    if died and result.state is State.HELD and not result.interrupted:
+        result.reason = ""  # the runner itself has interrupted the nodes
     for process in died[:1] or reversed(failed):  # the reason begins with the first failure
         result.blame(processes.why(process))
     return [process.popen.returncode for process in counted]

@@ -508,8 +508,8 @@ class Arming:
             announcer.announce()
             self.farewell = FOUND_S
             return False
-        for status in self._topics.received("node_status"):  # The last status of each node counts.
-            # A node is not ready until it knows the run.
+        # The last status of each peer counts. A node is not ready until it knows the run.
+        for status in self._topics.received("node_status", lambda status: status["node"] in self._settings.peers):
             self._statuses[status["node"]] = status if status["run"] else {**status, "ready": False}
         try:
             # on a real rig, clients that can stop the test must have discovered this node first

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
@@ -37,7 +38,7 @@ from rths_nodes.ros.nodes.settings import reported_sections
 from rths_nodes.ros.transport.endpoints import ByHand, ignore, message_class
 from rths_nodes.ros.transport.rclpy_private import RCLError, take_bytes
 
-LOOK_NS = SECOND // 2
+LOOK_NS, LOOKS = SECOND // 2, 4
 KEPT = 1000
 A_TURN = 64
 
@@ -65,6 +66,8 @@ class FurtherTopics:
         self._node, self._writer, self._warn, self._now = node, writer, warn, clock.monotonic_ns
         self._waiting = list(topics)
         self._subscriptions: dict[str, Subscription] = {}
+        self._unmatched = Counter[str]()
+        """Number of successive looks at which a topic had publishers that its subscription does not match."""
         self._group = ByHand()
         self._next_look = 0
 
@@ -77,6 +80,14 @@ class FurtherTopics:
             if publishers := self._node.get_publishers_info_by_topic(topic):
                 self._waiting.remove(topic)
                 self._subscribe(topic, publishers)
+        for topic, subscription in self._subscriptions.items():
+            unmatched = self._node.count_publishers(topic) - subscription.get_publisher_count()
+            self._unmatched[topic] = self._unmatched[topic] + 1 if unmatched > 0 else 0
+            if self._unmatched[topic] == LOOKS:
+                self._warn(
+                    f"record_topics: {topic}: messages of {unmatched} publishers are not recorded, because the "
+                    "first publishers have another QoS or type"
+                )
 
     def _subscribe(self, topic: str, publishers: Sequence[TopicEndpointInfo]) -> None:
         kinds = sorted({str(info.topic_type) for info in publishers})

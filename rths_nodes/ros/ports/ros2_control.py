@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sensor_msgs.msg import JointState
 
 
-TOLERANCE = 0.05
+TOLERANCE = 0.01
 """Allowed relative difference between the rate of joint states and a multiple of the servo rate."""
 TIMED = 100_000
 FOLLOWED = 16
@@ -109,6 +109,10 @@ def states_per_sample(stamps: Sequence[float], dt: float) -> int:
     if interval <= 0.0:
         raise ConfigError("the stamps of the joint states do not increase, but must be the times of the states")
     count = max(round(dt / interval), 1)
+    rates = np.linspace(0.9, 1.1, 801) * count / dt
+    if rates[0] <= 1.0 / interval <= rates[-1]:  # the stamps have the same phase at their rate, despite jitter
+        phases = np.exp(2j * np.pi * np.outer(rates, np.array(stamps) - stamps[0]))
+        interval = 1.0 / float(rates[np.argmax(np.abs(phases.sum(axis=1)))])
     if abs(count * interval / dt - 1.0) > TOLERANCE:
         raise ConfigError(
             f"joint states arrive at {1.0 / interval:.4g} Hz (update_rate of the controller manager), but "
@@ -174,7 +178,7 @@ class SampleStream:
         return replace(sample, slipped=slipped)
 
 
-PROBES, PROBING_S = 32, 3.0
+PROBES, PROBING_S = 128, 3.0
 """Limits for measuring the rate of joint states. ``PROBES``: number of states. ``PROBING_S``: time, s."""
 LOOK_S, LOOK_EVERY_S = 0.01, 0.1
 """``LOOK_S``: timeout for a joint state, s. ``LOOK_EVERY_S``: period of the search for other publishers, s."""

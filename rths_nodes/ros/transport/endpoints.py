@@ -121,7 +121,7 @@ class PublisherGuard:
         """True if all messages come from peers, according to gids or because there are no other publishers."""
         if not self._by_gid:
             self.look()
-        return self._by_gid or not (self._others or self.nameless)
+        return self._by_gid or not (self._others or self.nameless or self.count > len(self.speakers))
 
     @property
     def doubtful(self) -> int:
