@@ -118,6 +118,17 @@ def test_actuator_of_rig_file(rig: Rig) -> None:
     assert files.load(NAME, ["axes.axis_1.actuator.alpha=12"], rig=rig()).axes["axis_1"].actuator.alpha == 12.0
 
 
+def test_corridor_of_rig_replaces_corridor_of_scenario_completely(rig: Rig) -> None:
+    other = {"corridor": "/o.npz", "corridor_action": "trip", "corridor_persistence": 10.0, "longest_delay": 0.2}
+    bounded = rig(sections={"monitor": {"corridor": "mine.npz", "corridor_persistence": 0.05}})
+    scenario = files.load(NAME).data() | {"monitor": other}
+    monitor = files.load(scenario, rig=bounded).monitor
+    assert (Path(monitor.corridor).name, monitor.corridor_action) == ("mine.npz", "indicate")
+    assert (monitor.corridor_persistence, monitor.longest_delay) == (0.05, 0.2)
+    limited = files.load(scenario, rig=rig(sections={"monitor": {}})).monitor
+    assert (limited.corridor, limited.corridor_persistence) == ("/o.npz", 10.0)
+
+
 def test_limits_of_rig_can_only_be_reduced() -> None:
     name, key = "chen_ricles_2010", "axes.story_1.limits.velocity"
     scenario = files.load(name, case="alpha_45_k_p_0", rig="bench_simulated")

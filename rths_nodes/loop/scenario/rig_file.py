@@ -35,7 +35,7 @@ from rths_nodes.loop.options import AUTO, EXECUTIVE
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.levels import OF_AXES
-from rths_nodes.loop.supervision.monitor import MonitorParams
+from rths_nodes.loop.supervision.monitor import OF_CORRIDOR, MonitorParams
 from rths_nodes.loop.watch import WatchSection
 
 REMOVED = {
@@ -237,8 +237,12 @@ def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
     if rig.levels is not None:
         merged["levels"] = _levels(rig, rig.levels, chosen)
     if rig.monitor is not None:
-        usual = MonitorParams()
-        stated = {key: value for key, value in opened(rig.monitor).items() if value != getattr(usual, key)}
+        usual, paired = MonitorParams(), OF_CORRIDOR if rig.monitor.corridor is not None else ()
+        stated = {
+            key: value
+            for key, value in opened(rig.monitor).items()
+            if key in paired or value != getattr(usual, key)
+        }
         merged["monitor"] = _added(merged.get("monitor"), stated)
     return merged
 
