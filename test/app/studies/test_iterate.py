@@ -359,6 +359,7 @@ def test_unfinished_run_is_refused(tmp_path: Path) -> None:
         (["--next", "nowhere"], ("--next", "nowhere")),
         ([NAME, "--next", "nowhere"], ("scenario sdof_by_iteration", "--next")),
         (["--next", "nowhere", "--style", "paper"], ("--style", "--next")),
+        (["--next", "nowhere", "--engine", "compiled"], ("--engine", "--next")),
         ([], ("SCENARIO", "missing")),
     ],
 )
