@@ -158,6 +158,14 @@ def test_force_limit_of_rig_holds_after_change_of_mode() -> None:
     assert files.load(data, changes, rig="column_udp").limits["load"].force_rate == 4e5
 
 
+def test_correction_of_a_force_loop_cannot_be_widened() -> None:
+    name, key = "column_under_axial_load", "axes.load.force_control.largest_correction"
+    with pytest.raises(ConfigError, match=naming(f"{key} = 0.001 m", "<= 3e-05 m", "column_udp")):
+        files.load(name, [f"{key}=1e-3"], rig="column_udp")
+    narrower = files.load(name, [f"{key}=1e-5"], rig="column_udp").axes["load"].force_control
+    assert narrower.largest_correction == 1e-5
+
+
 def test_limit_of_rig_cannot_be_removed(rig: Rig) -> None:
     bounded = rig({"limits.tracking_error": 0.02})
     with pytest.raises(ConfigError, match=naming("limits.tracking_error", "<= 0.02 m")):

@@ -280,16 +280,21 @@ def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
         # limits of an axis controlled by displacement lack the force limits of the rig file
         stated = opened(entry.get("rig_axis")).get("limits") or entry["limits"]
         stated = stated if isinstance(stated, Limits) else from_data(Limits, stated, f"axes.{name}.limits")
-        for key in NEVER_WIDER:
-            unit = specs[key].unit
-            before, now = getattr(stated, key), getattr(axis.limits, key)
-            if before is None or (key in OF_FORCE and name in moved):  # no force control in this test
-                continue
-            if now is None or now > before:
+        bounds = [
+            (f"limits.{key}", specs[key].unit, getattr(stated, key), getattr(axis.limits, key))
+            for key in NEVER_WIDER
+            if not (key in OF_FORCE and name in moved)  # no force control in this test
+        ]
+        if axis.force_control is not None and (loop := entry.get("force_control")) is not None:
+            loop = loop if isinstance(loop, ForceControl) else from_data(ForceControl, loop, f"axes.{name}")
+            corrections = loop.largest_correction, axis.force_control.largest_correction
+            bounds.append(("force_control.largest_correction", "m", *corrections))
+        for key, unit, before, now in bounds:
+            if before is not None and (now is None or now > before):
                 asked = "left out" if now is None else show(now, unit)
                 problems.append(
-                    f"axes.{name}.limits.{key} = {asked}: must be <= {show(before, unit)}, the limit of the rig "
-                    f"{rig}. A test can only narrow the limits of its rig"
+                    f"axes.{name}.{key} = {asked}: must be <= {show(before, unit)}, the limit of the rig {rig}. A "
+                    "test can only narrow the limits of its rig"
                 )
     for key, (cls, before, now) in copies.items():
         before = from_data(cls, before, key) if isinstance(before, Mapping) else before
