@@ -53,9 +53,9 @@ def grouped(value: float, form: str = "") -> str:
 def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
     """Return ``value`` times ``factor`` with ``digits`` significant figures or decimals; a dash if not finite."""
     numeric = number(value)
+    numeric = numeric and number(numeric * factor)  # the product may overflow
     if numeric is None:
         return DASH
-    numeric *= factor
     size = abs(numeric)
     if size < 10.0**-digits:
         return f"{0.0:.{digits}f}" if size else "0"

@@ -67,7 +67,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         from rths_nodes.app.commands.arguments import ASKED, complete_line
         from rths_nodes.recording.records import RecordingError
 
-        parser = _parser(() if ASKED in os.environ else typed[:1])
+        parser = _parser(() if ASKED in os.environ else typed)
     try:
         complete_line(parser)
         _check_name(typed)
@@ -125,10 +125,10 @@ def _groups() -> str:
     return "\n".join(lines)
 
 
-def _parser(names: Sequence[str] = ()) -> argparse.ArgumentParser:
+def _parser(typed: Sequence[str] = ()) -> argparse.ArgumentParser:
     from rths_nodes.app.commands.arguments import Arguments
 
-    wanted = [name for name in names if name in COMMANDS]
+    wanted = [name for name in typed[:1] if name in COMMANDS]
     parser = argparse.ArgumentParser(
         prog="rths",
         description="Real-time hybrid simulation with ROS 2.",
@@ -141,7 +141,7 @@ def _parser(names: Sequence[str] = ()) -> argparse.ArgumentParser:
         text, members, prefix = purpose(name), vars(_module(name)), name.replace("-", "_")
         sub = commands.add_parser(name, description=f"{text[:1].upper()}{text[1:]}.")
         members[f"{prefix}_arguments"](Arguments(sub))
-        sub.set_defaults(run=members[f"{prefix}_command"], error=sub.error)
+        sub.set_defaults(run=members[f"{prefix}_command"], error=sub.error, typed=typed)
     return parser
 
 

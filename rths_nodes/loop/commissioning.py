@@ -13,7 +13,7 @@ import json
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.calibration import in_order_of_rig, limits_of_rig
@@ -135,7 +135,9 @@ class Commissioning:
 
     @property
     def valid_until(self) -> str:
-        return "" if self.done is None else (self.done + HOLDS_FOR).date().isoformat()
+        if self.done is None:
+            return ""
+        return (min(self.done.date(), date.max - HOLDS_FOR) + HOLDS_FOR).isoformat()
 
     @property
     def unsigned(self) -> bool:

@@ -14,7 +14,7 @@ import os
 import threading
 from pathlib import Path
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.text_files import reason
 from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord, moves
 from rths_nodes.recording import plain
@@ -131,4 +131,9 @@ def last_moving(folder: Path | str) -> Path | None:
 
 
 def read(folder: Path | str) -> ProcedureRecord:
-    return plain.read(ProcedureRecord, Path(folder) / FILE, VERSION)
+    record = plain.read(ProcedureRecord, Path(folder) / FILE, VERSION)
+    for number, rung in enumerate(record.rungs):
+        if rung.recording == ".." or Path(rung.recording).name != rung.recording:  # rths recover writes there
+            shown = f"rungs[{number}].recording = {show(rung.recording)}"
+            raise ConfigError(f"{Path(folder) / FILE}: {shown}: must be the name of a folder next to this file")
+    return record

@@ -22,7 +22,7 @@ from rths_nodes.analysis.report import tables
 from rths_nodes.analysis.report.document import css_text, render
 from rths_nodes.analysis.report.procedure import grid
 from rths_nodes.analysis.report.tables import Row, Table
-from rths_nodes.analysis.units import early_or_late, exact, interval, uncertain
+from rths_nodes.analysis.units import DASH, MM, early_or_late, exact, interval, rounded, uncertain
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Run
@@ -302,6 +302,10 @@ def test_without_samples_has_no_table_of_indices(samples: int) -> None:
 )
 def test_uncertain_value_is_rounded_to_deviation(value: float, deviation: float, text: str) -> None:
     assert uncertain(value, deviation) == text
+
+
+def test_value_too_large_for_its_unit_has_dash() -> None:
+    assert [rounded(value, MM) for value in (1e307, -1e308, 0.0)] == [DASH, DASH, "0"]
 
 
 @pytest.mark.parametrize(

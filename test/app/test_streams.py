@@ -22,7 +22,7 @@ from rich.table import Table
 from terminal import Terminal
 
 from rths_nodes.app.cli import main
-from rths_nodes.app.commands.terminal import folded, show
+from rths_nodes.app.commands.terminal import folded, show, table
 from rths_nodes.app.streams import unfailing_output
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
@@ -270,14 +270,22 @@ def test_lines_are_folded_between_words_at_a_terminal(
 def test_terminal_codes_of_files_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rig = tmp_path / "rig.yaml"
     text = files.locate("bench_simulated", files.RIG).read_text()
-    rig.write_text(re.sub("^name: .*$", r'name: "a\\e[2J"', text, flags=re.M))
-    arguments = ["check", "chen_ricles_2010", "--rig", str(rig)]
-    assert main(arguments) == 0
-    assert main([*arguments, "--set", "axes.story_1.limits.stroke=0.26"]) == 2
+    rig.write_text(re.sub("^name: .*$", r'name: "a\\e[2J [/b] [mm]"', text, flags=re.M))
+    arguments = ["chen_ricles_2010", "--rig", str(rig)]
+    assert main(["run", *arguments, "--set", "duration=0.1"]) == 0
+    run = capsys.readouterr().out
+    assert main(["check", *arguments]) == 0
+    assert main(["check", *arguments, "--set", "axes.story_1.limits.stroke=0.26"]) == 2
     shown = capsys.readouterr()
-    for stream in (shown.out, shown.err):
-        assert r"a\x1b[2J" in stream
+    for stream in (run, shown.out, shown.err):
+        assert r"a\x1b[2J [/b] [mm]" in stream
         assert "\x1b" not in stream
+
+
+def test_cells_of_tables_have_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    table([["pressure [bar]", "[/x]"]], "channel [s]", last=["reason [m]"])
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("pressure [bar]", "[/x]", "channel [s]", "reason [m]"))
 
 
 def test_help_of_terminal_with_one_column(

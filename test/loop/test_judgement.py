@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from messages import mentions, naming
+from messages import each_mentions, mentions, naming
 from shipped_cases import of_rig
 
 from rths_nodes.core.errors import ConfigError
@@ -314,6 +314,24 @@ def test_scenario_on_a_rig_keeps_bounds_of_the_rig(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as refused:
             files.load(scenario, weaker)
         assert len(refused.value.problems) == len(weaker)
+
+
+def test_levels_of_every_real_rig_cannot_be_weakened(tmp_path: Path) -> None:
+    """The scenario may replace them neither itself nor by ``--set``, unless the rig file replaces them."""
+    rig, name = rig_file(tmp_path, {}), "chen_ricles_2010"
+    weaker = {"bridged_share": {"maximum": 0.99, "action": "indicate"}, "parameter_at_bound": {"maximum": 1e9}}
+    for scenario, sets in ((files.load(name).data() | {"levels": weaker}, []), (name, {"levels": weaker})):
+        with pytest.raises(ConfigError) as refused:
+            files.load(scenario, sets, rig=rig)
+        assert each_mentions(refused.value.problems, ("bridged_share", "0.1"), ("parameter_at_bound", "512"))
+    assert problems(tmp_path, {"levels.bridged_share": weaker["bridged_share"]}, []) == {}
+
+
+def test_energy_limit_of_rig_cannot_be_weakened_by_its_reference(tmp_path: Path) -> None:
+    limited, key = {"monitor": {"energy_error_percent": 5.0}}, "monitor.reference_energy"
+    (text, *_) = problems(tmp_path, limited, [f"{key}=1e20"])[REFUSED]
+    assert mentions(text, f"{key} = 1e+20 J", "energy_error_percent")
+    assert problems(tmp_path, {}, [f"{key}=1e3"]) == {}
 
 
 def test_force_error_beyond_force_is_refused() -> None:

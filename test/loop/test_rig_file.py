@@ -118,6 +118,17 @@ def test_actuator_of_rig_file(rig: Rig) -> None:
     assert files.load(NAME, ["axes.axis_1.actuator.alpha=12"], rig=rig()).axes["axis_1"].actuator.alpha == 12.0
 
 
+def test_corridor_of_rig_replaces_corridor_of_scenario_completely(rig: Rig) -> None:
+    other = {"corridor": "/o.npz", "corridor_action": "trip", "corridor_persistence": 10.0, "longest_delay": 0.2}
+    bounded = rig(sections={"monitor": {"corridor": "mine.npz", "corridor_persistence": 0.05}})
+    scenario = files.load(NAME).data() | {"monitor": other}
+    monitor = files.load(scenario, rig=bounded).monitor
+    assert (Path(monitor.corridor).name, monitor.corridor_action) == ("mine.npz", "indicate")
+    assert (monitor.corridor_persistence, monitor.longest_delay) == (0.05, 0.2)
+    limited = files.load(scenario, rig=rig(sections={"monitor": {}})).monitor
+    assert (limited.corridor, limited.corridor_persistence) == ("/o.npz", 10.0)
+
+
 def test_limits_of_rig_can_only_be_reduced() -> None:
     name, key = "chen_ricles_2010", "axes.story_1.limits.velocity"
     scenario = files.load(name, case="alpha_45_k_p_0", rig="bench_simulated")
@@ -145,6 +156,14 @@ def test_force_limit_of_rig_holds_after_change_of_mode() -> None:
         files.load(data, changes, rig="column_udp")
     changes["axes.load.limits.force_rate"] = 4e5
     assert files.load(data, changes, rig="column_udp").limits["load"].force_rate == 4e5
+
+
+def test_correction_of_a_force_loop_cannot_be_widened() -> None:
+    name, key = "column_under_axial_load", "axes.load.force_control.largest_correction"
+    with pytest.raises(ConfigError, match=naming(f"{key} = 0.001 m", "<= 3e-05 m", "column_udp")):
+        files.load(name, [f"{key}=1e-3"], rig="column_udp")
+    narrower = files.load(name, [f"{key}=1e-5"], rig="column_udp").axes["load"].force_control
+    assert narrower.largest_correction == 1e-5
 
 
 def test_limit_of_rig_cannot_be_removed(rig: Rig) -> None:

@@ -9,6 +9,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,7 @@ AGREED = {"static_steps": 2}
         (("0 s", "0.02 s", "0.01 s"), [*static(), vector(3, 0, 0, 0, 0.02), vector(10)]),
         (("0 s", "-1 s"), [*static(), vector(3, 0, 0, 0, -1.0), vector(10)]),
         (("10000", "requests"), [greeting(), vector(3) * 10_001]),
+        (("10000", "requests"), [*static(), vector(5) * 10_010]),
     ],
 )
 def test_protocol_violations_are_refused(expected: tuple[str, ...], parts: list[bytes]) -> None:
@@ -323,6 +325,12 @@ def iterates(client: GenericClient, t: float) -> None:
         client.ask(10)
 
 
+def commits_for_ever(client: GenericClient, t: float) -> None:
+    with suppress(OSError):  # the server has closed the connection
+        while True:
+            client.socket.sendall(100 * vector(5))
+
+
 def falls_silent(client: GenericClient, t: float) -> None:
     client.trial(0.01, 0.0, 0.0, t + 0.01)
     time.sleep(1.0)
@@ -340,6 +348,7 @@ ENDS: dict[str, tuple[Callable[[GenericClient, float], Any], str, tuple[str, ...
     "iterations": (iterates, "failed", ("displacement", "time step")),
     "nan": (asks_at(float("nan"), 0.01), "failed", ("trial response", "nan")),
     "garbage": (lambda client, _: client.ask(17), "failed", ("action", "17")),
+    "commits": (commits_for_ever, "failed", ("10000 requests", "displacement")),
     "silence": (falls_silent, "failed", ("client", "0.3 s")),
     "far away": (asks_at(1.0, 0.01), "tripped", ("axes.story_1.limits.stroke",)),
 }

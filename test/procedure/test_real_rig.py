@@ -80,6 +80,7 @@ def emergency_stop(commissioning, verdict):
         (lambda right: replace(right, rig_hash="0123"), ("channels", "0123")),
         (lambda right: replace(right, date="2029-05-31T12:00:00+02:00"), ("12", "months")),
         (lambda right: replace(right, date="2030-06-03T12:00:00+02:00"), ("future",)),
+        (lambda right: replace(right, date="9999-06-03T12:00:00+02:00"), ("future",)),
         (lambda right: replace(right, date="yesterday"), ("date", "yesterday")),
         (lambda right: replace(right, date="2029-12-01"), ("offset", "UTC")),
         (lambda right: replace(right, rows=right.rows[:-1]), ("tried", PRESSURE)),
@@ -92,7 +93,9 @@ def emergency_stop(commissioning, verdict):
     ],
 )
 def test_missing_part_of_commissioning_is_reported(scenario, change, parts):
-    reason = barred(change(commissioned(scenario, date=DATE)), scenario, "b1", NOW)
+    changed = change(commissioned(scenario, date=DATE))
+    assert changed is None or "valid until" in changed.reference
+    reason = barred(changed, scenario, "b1", NOW)
     assert mentions(reason, *parts)
     assert bool(parts) == bool(reason)
     assert not reason or mentions(reason, "rungs", "commissioned")

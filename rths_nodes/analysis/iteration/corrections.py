@@ -300,6 +300,8 @@ class Settings:
             raise ConfigError(f"--tolerance {self.tolerance:g} %: must be > 0 and <= 100 %")
         if self.within is not None and not self.within >= 1.0:
             raise ConfigError(f"--within {self.within:g}: must be >= 1")
+        if (last := max(self.changes, default=0)) > self.runs:
+            raise ConfigError(f"--change {last}:...: the number of the run must be <= --runs {self.runs}")
 
     def verdict(self, rows: Sequence[Row]) -> tuple[str, str]:
         last = rows[-1]

@@ -115,9 +115,9 @@ class Arguments:
 
     def removed(self, **replacements: str) -> None:
         """Refuse former options. ``replacements`` has the replacement of each option."""
-        for name, text in replacements.items():
-            dest = f"removed_{name}"
-            self.hidden(f"--{name.rstrip('_')}", action=_Removed, const=text, nargs="?", dest=dest)
+        self._parser.set_defaults(removed={f"--{name.rstrip('_')}": text for name, text in replacements.items()})
+        for name in replacements:
+            self.hidden(f"--{name.rstrip('_')}", action=_Removed, nargs="?", dest=f"removed_{name}")
 
     def group(self, title: str) -> Arguments:
         return Arguments(self._parser.add_argument_group(title))
@@ -197,8 +197,9 @@ class _Stored(argparse._StoreAction):
 
 
 class _Removed(argparse.Action):
-    def __call__(self, parser: object, namespace: object, values: object, option: str | None = None) -> None:
-        raise ConfigError(f"{option}: was {self.const}")
+    def __call__(self, parser: object, namespace: Any, values: object, option: str | None = None) -> None:
+        used = {word.partition("=")[0] for word in namespace.typed} | {self.option_strings[0]}
+        raise ConfigError(*(f"{name}: was {text}" for name, text in namespace.removed.items() if name in used))
 
 
 def chosen(parsed: Options) -> Data:

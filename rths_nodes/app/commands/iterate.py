@@ -375,7 +375,8 @@ def _settings(options: arguments.Options, scenario: Scenario) -> Settings:
 
 def _next(options: arguments.Options) -> None:
     run_options = ("scenario", "set", "case", "rig", "change", "record", "no_record", *FIGURE, "report")
-    arguments.refuse_idle(options, run_options, "must be left out with --next, which reads recordings")
+    text = "must be left out with --next, which reads recordings"
+    arguments.refuse_idle(options, run_options, text, {"engine": AUTO})
     series = find(Path(options.next))
     following = write(series, _settings(options, series.scenario))
     file = series.scenario_of(following.number)

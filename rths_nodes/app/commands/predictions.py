@@ -60,13 +60,13 @@ def _print_stability(name: str, judgement: Judgement) -> None:
     places = [f" {axis}" if len(judgement.axes) > 1 else "" for axis in judgement.axes]
     apparent_of = [f"{name}{where}" for where in places for name in ("k*/k", "c*ω/k")]
     numbers = ("frequency", "damping", *apparent_of, "loop frequency", "loop damping")
-    rows = []
+    rows: list[list[str | Text]] = []
     for number, mode in enumerate(judgement.modes, 1):
         pairs = zip(mode.apparent_stiffness, mode.apparent_damping, strict=True)
         apparent = [f"{value:.3f}" for pair in pairs for value in pair]
         mode_alone = shown(mode.frequency, 1.0, "Hz"), shown(mode.damping_ratio, PERCENT, "%")
         loop = shown(mode.loop_frequency, 1.0, "Hz"), shown(mode.loop_damping_ratio, PERCENT, "%")
-        verdict = "stable" if mode.stable else "[bold red]UNSTABLE[/]"
+        verdict = Text("stable") if mode.stable else Text("UNSTABLE", "bold red")
         rows.append([str(number), *mode_alone, *apparent, *loop, verdict])
     terminal.table(rows, "mode", numbers=numbers, last=[""])
     for statement in (*judgement.margins(), *(f"assumed: {statement}" for statement in judgement.assumptions)):

@@ -24,7 +24,7 @@ from rths_nodes.app.procedure import answers as answering
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.procedure_runner import Ladder, ProcedureRunner
 from rths_nodes.app.streams import show_log
-from rths_nodes.core.errors import ConfigError, printable, quoted
+from rths_nodes.core.errors import ConfigError, Problems, printable, quoted, unknown
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.commissioning import (
     FAILED,
@@ -122,6 +122,13 @@ def test_command(options: arguments.Options) -> int:
 
 
 def _check_motions(scenario: Scenario, answers: Answers, options: arguments.Options) -> None:
+    items = scenario.rig_file.checklist if scenario.rig_file is not None else ()
+    Problems(
+        problem
+        for item in answers.checklist
+        if item not in items
+        for problem in unknown(f"{options.answers}: checklist", "item", item, items).problems
+    ).refuse()
     if (port := Assembly(scenario).port).simulated:
         return
     named = [f"{act}.moves = {answering.YES}" for act in answering.MOVING if answers.moves(act)]

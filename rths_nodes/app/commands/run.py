@@ -17,7 +17,7 @@ from rths_nodes.app.results import INDICES, indices
 from rths_nodes.app.streams import show_log
 from rths_nodes.core.data import Data, flatten
 from rths_nodes.core.durations import trimmed
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, printable
 from rths_nodes.loop.indices.tracking import delay_notes
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import COMMAND, COMPOSED, EMBEDDED, EXECUTIVE, OVER_KERNELS
@@ -136,15 +136,16 @@ def _trimmed(timing: Data) -> dict[str, object]:
 
 
 def _print(done: hosts.RunResult) -> None:
+    from rich.text import Text
+
     colour = "green" if done.ending == "finished" else "red"
     seconds = done.samples * done.scenario.dt
     rig = f" on {done.scenario.rig_file.name}" if done.scenario.rig_file else ""
     rig += "" if schema.simulation(done.scenario) == schema.SIMULATED else f" ({schema.rig_kind(done.scenario)})"
     how = f"{done.host}, {done.engine}" if done.engine in (*OVER_KERNELS, EXECUTIVE) else done.host
-    terminal.console().print(
-        f"{done.scenario.name}{rig}: [bold {colour}]{done.ending}[/] after {done.samples} samples "
-        f"({seconds:.3f} s of test) in {done.wall_s:.1f} s, {how}, {done.pace}"
-    )
+    after = f" after {done.samples} samples ({seconds:.3f} s of test) in {done.wall_s:.1f} s, {how}, {done.pace}"
+    title = printable(f"{done.scenario.name}{rig}: ")
+    terminal.console().print(Text.assemble(title, (done.ending, f"bold {colour}"), after))
     if done.reason:
         terminal.say(f"reason: {done.reason}")
     if done.faults:

@@ -509,6 +509,8 @@ def scoreboard_command(options: arguments.Options) -> int:
         arguments.refuse_idle(options, OF_RUNS, text, DEFAULTS)
         return _verified(Path(options.verify), where, options.run_programs)
     arguments.refuse_idle(options, ("run_programs",), "requires --verify")
+    if not options.tune:
+        arguments.refuse_idle(options, ("training", "training_plants"), "requires --tune", {"training_plants": 2})
     width = arguments.figures_width(options)
     conditions = Conditions(**{field.name: vars(options)[field.name] for field in fields(Conditions)})
     loaded = files.load(options.benchmark, options.set)

@@ -207,17 +207,23 @@ def table(
     numbers: Iterable[str] = (),
     last: Iterable[str] = (),
 ) -> None:
-    """Print a table with text columns ``heads``, then columns of ``numbers``, then text columns ``last``."""
+    """Print a table with text columns ``heads``, then columns of ``numbers``, then text columns ``last``.
+
+    Strings are printed as they are, without markup.
+    """
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    grid = Table(*heads, box=box.SIMPLE)
+    grid = Table(box=box.SIMPLE)
+    for head in heads:
+        grid.add_column(Text(head))
     for head in numbers:
-        grid.add_column(head, justify="right", style="dim" if head == "published" else None)
+        grid.add_column(Text(head), justify="right", style="dim" if head == "published" else None)
     for head in last:
-        grid.add_column(head)
+        grid.add_column(Text(head))
     for row in rows:
-        grid.add_row(*row)
+        grid.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     show(console(), grid)
 
 
@@ -233,8 +239,8 @@ def show(out: Console, grid: Table) -> None:
         out.print(grid)
         return
     cells = (
-        [out.render_str(str(cell)).plain for cell in (grid_column.header, *grid_column.cells)]
-        for grid_column in grid.columns
+        [str(out.render_str(cell) if isinstance(cell, str) else cell) for cell in (column.header, *column.cells)]
+        for column in grid.columns
     )
     heads, *rows = zip(*cells, strict=True)
     for first, *further in rows:

@@ -74,7 +74,7 @@ class StudyFile:
     indices: tuple[str, ...] = texts("shown indices, named as in rths compare")
 
     def validate(self, path: str) -> None:
-        if not self.name or os.sep in self.name or self.name.startswith("."):
+        if not self.name.isprintable() or os.sep in self.name or self.name[:1] in ("", "."):
             raise ConfigError(f"name = {show(self.name)}: must be a valid name of a folder")
 
 
@@ -357,6 +357,8 @@ def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> 
     """
     if not count:
         return [Plant(NOMINAL, seed, {}, {})]
+    if count > MOST_RUNS:
+        raise ConfigError(f"plants = {count}: must be <= {MOST_RUNS}")
     if not scenario.scatter:
         raise ConfigError(f"{scenario.name}: has no scatter from which to draw {count} plants")
     scatter = {key: distribution(text, f"scatter: {key}") for key, text in scenario.scatter.items()}

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from rths_nodes.core import inputs, registry, validation
 from rths_nodes.core.data import Data, plain
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown, within
+from rths_nodes.core.limits import WholeLevels
 from rths_nodes.core.parameters import Spec, declared, is_params, type_of
 from rths_nodes.core.resources import resource
 from rths_nodes.core.validation import is_section, opened, to_data
@@ -100,16 +101,16 @@ def load(
         before.update(data)
         return data
 
-    if changes:
+    if changes or on is not None:
         stages += [("", noted), *changes]
     loaded = built(data, stages) if stages or not isinstance(scenario, Scenario) else scenario
     refuse_wider(before, opened(loaded), loaded.moved_axes)
-    if changes and loaded.rig_file is not None and not simulation(loaded):
-        if on is None:
-            stated = built(before, [])
-            judgement.refuse_weaker(loaded, stated, stated.levels)
-        else:
-            judgement.refuse_weaker(loaded, on, None if on.levels is None else before["levels"])
+    if before and loaded.rig_file is not None and not simulation(loaded):
+        stated: Scenario | RigFile = built(before, []) if on is None else on
+        levels = stated.levels or WholeLevels()
+        if on is not None and on.levels is not None:
+            levels = before["levels"]  # with the axis names of the scenario
+        judgement.refuse_weaker(loaded, stated, levels, opened(before.get("monitor")).get("reference_energy"))
     judgement.refuse(loaded)
     return loaded
 

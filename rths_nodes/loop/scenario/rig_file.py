@@ -35,7 +35,7 @@ from rths_nodes.loop.options import AUTO, EXECUTIVE
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.levels import OF_AXES
-from rths_nodes.loop.supervision.monitor import MonitorParams
+from rths_nodes.loop.supervision.monitor import OF_CORRIDOR, MonitorParams
 from rths_nodes.loop.watch import WatchSection
 
 REMOVED = {
@@ -237,8 +237,12 @@ def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
     if rig.levels is not None:
         merged["levels"] = _levels(rig, rig.levels, chosen)
     if rig.monitor is not None:
-        usual = MonitorParams()
-        stated = {key: value for key, value in opened(rig.monitor).items() if value != getattr(usual, key)}
+        usual, paired = MonitorParams(), OF_CORRIDOR if rig.monitor.corridor is not None else ()
+        stated = {
+            key: value
+            for key, value in opened(rig.monitor).items()
+            if key in paired or value != getattr(usual, key)
+        }
         merged["monitor"] = _added(merged.get("monitor"), stated)
     return merged
 
@@ -276,16 +280,21 @@ def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
         # limits of an axis controlled by displacement lack the force limits of the rig file
         stated = opened(entry.get("rig_axis")).get("limits") or entry["limits"]
         stated = stated if isinstance(stated, Limits) else from_data(Limits, stated, f"axes.{name}.limits")
-        for key in NEVER_WIDER:
-            unit = specs[key].unit
-            before, now = getattr(stated, key), getattr(axis.limits, key)
-            if before is None or (key in OF_FORCE and name in moved):  # no force control in this test
-                continue
-            if now is None or now > before:
+        bounds = [
+            (f"limits.{key}", specs[key].unit, getattr(stated, key), getattr(axis.limits, key))
+            for key in NEVER_WIDER
+            if not (key in OF_FORCE and name in moved)  # no force control in this test
+        ]
+        if axis.force_control is not None and (loop := entry.get("force_control")) is not None:
+            loop = loop if isinstance(loop, ForceControl) else from_data(ForceControl, loop, f"axes.{name}")
+            corrections = loop.largest_correction, axis.force_control.largest_correction
+            bounds.append(("force_control.largest_correction", "m", *corrections))
+        for key, unit, before, now in bounds:
+            if before is not None and (now is None or now > before):
                 asked = "left out" if now is None else show(now, unit)
                 problems.append(
-                    f"axes.{name}.limits.{key} = {asked}: must be <= {show(before, unit)}, the limit of the rig "
-                    f"{rig}. A test can only narrow the limits of its rig"
+                    f"axes.{name}.{key} = {asked}: must be <= {show(before, unit)}, the limit of the rig {rig}. A "
+                    "test can only narrow the limits of its rig"
                 )
     for key, (cls, before, now) in copies.items():
         before = from_data(cls, before, key) if isinstance(before, Mapping) else before

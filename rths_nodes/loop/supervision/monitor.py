@@ -27,6 +27,8 @@ ROUNDED = 0.999
 """Fraction of a bound. A sum below this fraction is within the bound in any order of summation."""
 INDICES = ("energy_error_percent", "tracking_indicator_rate", "tracking_indicator_rate_over_amplitude")
 """Parameters that limit an index."""
+OF_CORRIDOR = ("corridor_action", "corridor_persistence")
+"""Parameters that belong to the corridor of the same file."""
 SPAN = 32
 """Number of samples for the slope of the tracking indicator: 31 ms at 1024 Hz."""
 

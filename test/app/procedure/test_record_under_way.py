@@ -224,6 +224,13 @@ def test_deleted_folder_fails_the_test(armed: ProcedureRunner) -> None:
 
 
 @pytest.mark.usefixtures("steel")
+@pytest.mark.parametrize("path", ["/other/rung_g", "../other/rung_g", "rung_g/..", ".."])
+def test_recording_outside_the_folder_is_refused(tmp_path: Path, path: str) -> None:
+    procedure.write(ProcedureRecord("test", "bench", "", rungs=[RungRecord("g", "", recording=path)]), tmp_path)
+    with pytest.raises(ConfigError, match=naming("rungs[0].recording", path, "folder")):
+        procedure.read(tmp_path)
+
+
 def test_history_of_the_specimen_is_recovered_after_a_kill(
     tmp_path: Path, environment: dict[str, str], output: RunCommand, refusal: RunCommand
 ) -> None:

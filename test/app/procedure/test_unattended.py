@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from messages import mentions
+from messages import each_mentions, mentions
 from rig_runner import NAMED
 
 from rths_nodes.app.cli import main
@@ -68,6 +68,20 @@ def test_file_is_accepted_if_it_arms_no_real_rig(run_test: RunTest, changed: dic
     assert "emulator" in changed or run_test("--set=port.silence=5", **changed) == 2
     assert not Path("runs").exists()
     assert run_test(**changed) == 0
+
+
+def test_all_removed_options_are_named_at_once(run_test: RunTest, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_test("--services", "--key=key") == 2
+    assert each_mentions(capsys.readouterr().err.splitlines(), ["--services: was"], ["--key: was"])
+
+
+def test_answer_to_unknown_checklist_item_is_refused(
+    run_test: RunTest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = ANSWERS | {"checklist": {"bolts tight": "y", "doors closed": "y"}}
+    assert run_test(emulator=True, answers=answers, checklist=["bolts tightened", "doors closed"]) == 2
+    assert mentions(capsys.readouterr().err, "answers.yaml: checklist", "'bolts tight'", "'bolts tightened'")
+    assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize(

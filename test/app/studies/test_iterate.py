@@ -155,6 +155,7 @@ def test_real_rig_is_refused(tmp_path: Path, refusal: RunCommand) -> None:
         ({"mode": HISTORY, "omega": 0.0}, ("--omega", "0", "> 0")),
         ({"mode": HISTORY, "cutoff": -1.0}, ("--cutoff", "-1 Hz", "> 0")),
         ({"mode": HISTORY, "within": 0.9}, ("--within", "0.9", ">= 1")),
+        ({"mode": HISTORY, "changes": {7: ["seed=2"]}}, ("--change 7", "--runs 5")),
     ],
 )
 def test_invalid_settings_are_refused(settings: dict[str, Any], parts: tuple[str, ...]) -> None:
@@ -359,6 +360,7 @@ def test_unfinished_run_is_refused(tmp_path: Path) -> None:
         (["--next", "nowhere"], ("--next", "nowhere")),
         ([NAME, "--next", "nowhere"], ("scenario sdof_by_iteration", "--next")),
         (["--next", "nowhere", "--style", "paper"], ("--style", "--next")),
+        (["--next", "nowhere", "--engine", "compiled"], ("--engine", "--next")),
         ([], ("SCENARIO", "missing")),
     ],
 )

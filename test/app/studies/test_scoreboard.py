@@ -344,6 +344,7 @@ def test_plants_are_scored_if_scenario_has_scatter(
         (["--plants", "2"], ("draw", "2", "plants")),
         (["--laws", "predefined"], ("predefined", "settings")),
         (["--run-programs"], ("--run-programs", "--verify")),
+        (["--training", "duration=1", "--training-plants", "3"], ("duration=1", "--training-plants", "--tune")),
         (["--entry", "no/such/entry.yaml"], ("no/such/entry.yaml", "folder")),
     ],
 )

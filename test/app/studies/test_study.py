@@ -120,6 +120,8 @@ def test_levels_may_be_lists_grids_settings_or_cases() -> None:
         ({"factors": {ALPHA: {"normal": [29, 3]}}}, ("plants", "0", "> 0", ALPHA)),
         ({"indices": ["J1", "J99"]}, ("indices", "unknown", "J99")),
         ({"name": "../x"}, ("name", "folder")),
+        ({"name": "a\0b"}, ("name", "folder")),
+        ({"plants": 10**9}, ("plants", "1000000000", "<= 100000")),
         ({"scenario": "chen"}, ("unknown", "scenario", "chen")),
         ({"set": {"duratio": 1}}, ("set", "duratio", "unknown")),
         ({"set": {"scatter": {GAIN: {"normal": [1, 1]}}}, "plants": 1}, ("compensator.k_p_per_mm2", "scatters")),

@@ -28,10 +28,13 @@ def refuse(scenario: Scenario, simulated: bool = True) -> None:
     Problems(judgement.words for judgement in _judgements(seen, REFUSED)).refuse()
 
 
-def refuse_weaker(scenario: Scenario, rig: RigFile | Scenario, levels: WholeLevels | None) -> None:
-    """Raise ConfigError if a level or bound is weaker than in ``rig``, a rig file or the earlier scenario."""
+def refuse_weaker(scenario: Scenario, rig: RigFile | Scenario, levels: WholeLevels, energy: object) -> None:
+    """Raise ConfigError if a level or bound is weaker than in ``rig``, a rig file or the earlier scenario.
+
+    ``levels`` are the levels of ``rig``, and ``energy`` is the earlier ``monitor.reference_energy``.
+    """
     (rule,) = (rule for rule in RULES if rule.name == rig_rules.WEAKER)
-    Problems(map(rule.text, rig_rules.weaker_than_rig(scenario, rig, levels))).refuse()
+    Problems(map(rule.text, rig_rules.weaker_than_rig(scenario, rig, levels, energy))).refuse()
 
 
 def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:

@@ -305,24 +305,31 @@ def _weaker_level(seen: Seen) -> Iterator[Found]:
             yield from _weaker(f"{path}.limits.levels", present, rig.limits.levels.in_effect())
 
 
-def weaker_than_rig(scenario: Scenario, rig: RigFile | Scenario, levels: WholeLevels | None) -> Iterator[Found]:
-    if levels is not None:
-        present = scenario.levels.in_effect(False, scenario.servo_rate)
-        yield from _weaker("levels", present, {name: level for name in WHOLE if (level := getattr(levels, name))})
-        yield from _weaker("levels.expressions", present, levels.expressions)
-        for name, quantity in levels.quantities.items():
-            if scenario.levels.quantities.get(name) != quantity:
-                yield Found(WEAKER, f"levels.quantities.{name}", "", "must be as on its rig")
+def weaker_than_rig(
+    scenario: Scenario, rig: RigFile | Scenario, levels: WholeLevels, energy: object
+) -> Iterator[Found]:
+    present, stated = (part.in_effect(False, scenario.servo_rate) for part in (scenario.levels, levels))
+    yield from _weaker("levels", present, {name: stated[name] for name in WHOLE if name in stated})
+    yield from _weaker("levels.expressions", present, levels.expressions)
+    for name, quantity in levels.quantities.items():
+        if scenario.levels.quantities.get(name) != quantity:
+            yield Found(WEAKER, f"levels.quantities.{name}", "", "must be as on its rig")
     bounds: list[tuple[str, object, object, str]] = [("bridge", rig.bridge, scenario.bridge, "max_bridge")]
     keys = (*INDICES, "reference_energy", "smallest_amplitude", "stuck_displacement")  # larger values are weaker
     bounds += [("monitor", rig.monitor, scenario.monitor, key) for key in keys]
-    for path, stated, now, key in bounds:
-        most, value = (None if part is None else getattr(part, key) for part in (stated, now))
+    for path, before, now, key in bounds:
+        most, value = (None if part is None else getattr(part, key) for part in (before, now))
         if most is not None and (value is None or value > most):
             unit = declared(type(now))[key].unit
             shown = "left out" if value is None else show(value, unit)
             text = f"must be <= {show(most, unit)}, the value of its rig"
             yield Found(WEAKER, f"{path}.{key}", shown, text)
+    divisor, of_rig = scenario.monitor.reference_energy, rig.monitor
+    if of_rig is None or of_rig.energy_error_percent is None or of_rig.reference_energy is not None:
+        return
+    if divisor != energy:
+        text = "must not be changed, because the rig limits energy_error_percent"
+        yield Found(WEAKER, "monitor.reference_energy", show(divisor, "J"), text)
 
 
 PAUSES = 10.0

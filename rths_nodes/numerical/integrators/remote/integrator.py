@@ -235,7 +235,7 @@ ROUNDING = 1e-6
 """Tolerance of times, in steps, for the rounding errors of a client that adds many steps."""
 
 LONGEST_TALK = 10_000
-"""Largest number of requests between two commitState requests. A client that sends more does not converge."""
+"""Largest number of requests in a static step, or between two displacements for the rig."""
 
 
 class Conversation:
@@ -283,7 +283,9 @@ class Conversation:
         self.asked[request.action] += 1
         self._requests += 1
         if self._requests > LONGEST_TALK:
-            raise IntegratorError(f"the client has made {LONGEST_TALK} requests without commitState {self.where}")
+            raise IntegratorError(
+                f"the client has made {LONGEST_TALK} requests without a new displacement {self.where}"
+            )
         if request.action == TRIAL:
             self._try(request)
             return None
@@ -310,10 +312,11 @@ class Conversation:
         self._trial, self._fresh, self.idle = request, True, False
 
     def _commit(self) -> None:
-        self._requests, self.idle = 0, True
+        self.idle = True
         if not self._static:
             self.steps += 1
             return
+        self._requests = 0
         self._static -= 1
         if not self._static:
             self._imposed = self.offset = self._trial.displacement
@@ -332,7 +335,7 @@ class Conversation:
         if again and index == self._index and (index == 0 or self._p.iterations == 1):
             return self._force
         self._check_time(index, trial.time)
-        self._imposed = trial.displacement
+        self._imposed, self._requests = trial.displacement, 0
         self.due = trial.displacement - self.offset
         return None
 
