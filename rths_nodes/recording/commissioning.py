@@ -7,6 +7,7 @@ import shutil
 from datetime import datetime
 from pathlib import Path
 
+from rths_nodes.core import text_files
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import reason
 from rths_nodes.loop.commissioning import VERDICTS, Commissioning, barred
@@ -30,7 +31,7 @@ def beside(rig: Path | str) -> Path:
 def write(result: Commissioning, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        plain.write(path, plain.text_of(result, VERSION, HEAD))
+        text_files.write(path, plain.text_of(result, VERSION, HEAD))
     except OSError as error:
         raise ConfigError(f"{path}: the commissioning cannot be written ({reason(error)})") from error
 
