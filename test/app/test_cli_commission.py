@@ -7,6 +7,7 @@ Durations are counted in samples of the rig, so that a slow machine does not mat
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -166,10 +167,22 @@ def test_process_to_be_killed_reports_stopped_rig_as_refusal(
     emulated, (pipe, theirs) = make_bench(1), multiprocessing.Pipe()
     emulated.emulator.switches.turn("interlock open")
     monkeypatch.setattr(signal, "signal", lambda number, handler: None)
-    pipe.send("open")
+    monkeypatch.setattr(stops, "end_with", lambda parent: None)
+    pipe.send(os.getpid())
     stops.drive_until_killed(theirs, emulated.bench.scenario.data(), False, Dash(np.zeros(1), 1, 2, 1e-3))
     with pytest.raises(Refused, match="interlock"):
         stops._received(pipe)
+
+
+def test_process_to_be_killed_drives_no_rig_after_its_parent(make_bench: MakeBench) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    pipe, theirs = spawn.Pipe()
+    bench, dash = make_bench(1).bench, Dash(np.zeros(1), 1, 2, 1e-3)
+    process = spawn.Process(target=stops.drive_until_killed, args=(theirs, bench.scenario.data(), False, dash))
+    process.start()
+    pipe.send(1)  # its parent has another number
+    process.join(60.0)
+    assert (process.exitcode, pipe.poll()) == (1, False)
 
 
 def test_rig_that_counts_no_samples_ends_trial_of_cable(
