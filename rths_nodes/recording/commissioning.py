@@ -15,6 +15,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording import plain
+from rths_nodes.recording.records import RecordingError
 
 SUFFIX = ".commissioned.yaml"
 VERSION = 1
@@ -33,19 +34,20 @@ def write(result: Commissioning, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         text_files.write(path, plain.text_of(result, VERSION, HEAD))
     except OSError as error:
-        raise ConfigError(f"{path}: the commissioning cannot be written ({reason(error)})") from error
+        raise RecordingError(f"{path}: the commissioning cannot be written ({reason(error)})") from error
 
 
 def keep_older(*paths: Path) -> list[Path]:
-    """Copy existing files; names of copies contain the modification time. Raises ConfigError if a copy fails."""
+    """Copy existing files; names of copies contain the modification time. Raises RecordingError if this fails."""
     copies = []
     for path in filter(Path.exists, paths):
         changed = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d_%H%M%S")
         copy = path.with_name(f"{path.stem}_{changed}{path.suffix}")
         try:
-            shutil.copy2(path, copy)
+            with text_files.replaced(copy) as complete:
+                shutil.copy2(path, complete)
         except OSError as error:
-            raise ConfigError(f"{copy}: the older commissioning cannot be saved ({reason(error)})") from error
+            raise RecordingError(f"{copy}: the older commissioning cannot be saved ({reason(error)})") from error
         copies.append(copy)
     return copies
 

@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from emulated_bench import EmulatedBench, rig_text
 from messages import mentions, naming
 
 from rths_nodes.app import emulation
+from rths_nodes.app.commands import procedures
 from rths_nodes.app.commands.procedures import AtTerminal
 from rths_nodes.app.emulation import Planted, Switches
 from rths_nodes.app.procedure.answers import Answers
@@ -59,6 +61,7 @@ from rths_nodes.procedure.commissioning.rig import Bench, Dash, Refused
 from rths_nodes.procedure.commissioning.stops import by_place
 from rths_nodes.procedure.commissioning.trials import TRIALS, commission, scenario_of
 from rths_nodes.procedure.drive import awaited
+from rths_nodes.recording.records import RecordingError
 
 require_compiler()
 
@@ -387,6 +390,24 @@ def test_rig_file_without_bounds_of_moves_is_refused(tmp_path: Path) -> None:
 )
 def test_invalid_arguments_are_refused(refusal: RunCommand, arguments: list[str], parts: tuple[str, ...]) -> None:
     assert mentions(refusal("commission", *arguments), *parts)
+
+
+def test_commissioning_is_written_again_on_request(
+    make_bench: MakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, written = ["A", "B", "y", "y", "y", "y"], list[Path]()
+
+    def write(result: object, out: Path) -> None:
+        written.append(out)
+        if len(written) == 1:
+            raise RecordingError("the disk is full")
+
+    monkeypatch.setattr(procedures, "_write", write)
+    monkeypatch.setattr(procedures, "commission", partial(commission, trials={"it": TRIALS["signs"]}))
+    emulated, dialogue = make_bench(1), Console(Answers(), lambda question: answers.pop(0), print)
+    emulated.settle = lambda: None
+    code = procedures._commission(emulated.bench, emulated, dialogue, tmp_path / "out.yaml")
+    assert (code, written, answers) == (0, [tmp_path / "out.yaml"] * 2, [])
 
 
 def test_check_warns_of_uncommissioned_rig(tmp_path: Path, output: RunCommand) -> None:
