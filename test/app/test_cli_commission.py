@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import ReportedState
-from rths_nodes.core.samples import HYDRAULICS_HIGH, Measurement
+from rths_nodes.core.samples import FLAG_BRIDGED, HYDRAULICS_HIGH, Measurement
 from rths_nodes.laboratory.ports.session import SessionListener, SessionPort
 from rths_nodes.loop.commissioning import (
     CABLE,
@@ -313,6 +314,21 @@ def test_sensor_that_measures_no_number_fails(
     rows = commission(bench, {trial: TRIALS[trial]})
     assert len(failing(rows)) == len(rows)
     assert mentions(rows[-1].measured, "south", "nan")
+
+
+def test_rig_that_rests_without_commands_ends_commissioning(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a suspended process had continued, the rig went to its command far faster than announced."""
+
+    def late(*arguments: Any) -> Measurement:
+        measured = awaited(*arguments)
+        return replace(measured, flags=measured.flags | FLAG_BRIDGED)
+
+    monkeypatch.setattr(commissioned_rig, "awaited", late)
+    monkeypatch.setattr(SessionPort, "active_command", property(lambda port: np.zeros(1)))
+    (row,) = commission(make_bench(1).bench, {"limits": TRIALS["limits"]})
+    assert (row.verdict, mentions(row.measured, "suspended")) == (FAILED, True)
 
 
 @pytest.mark.parametrize(
