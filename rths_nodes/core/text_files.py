@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import atexit
 import codecs
+import contextlib
 import csv
 import hashlib
+import itertools
 import math
 import os
 import shutil
 import stat
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from io import BytesIO
 from itertools import zip_longest
@@ -26,6 +28,9 @@ LARGEST_TEXT = 4 << 20
 """Largest size of a YAML file, bytes. A rig model with a hundred states has 300 000 bytes."""
 LARGEST = 256 << 20
 """Largest size of a file with histories, bytes."""
+
+
+_NUMBERS = itertools.count()
 
 
 class TooLarge(ValueError): ...
@@ -93,9 +98,40 @@ def reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """Yield the path of a file to write, which replaces ``path`` at the end of the ``with`` block.
+
+    The file at ``path`` is unchanged if an exception is raised. Devices and pipes are written directly.
+    """
+    if path.exists():
+        path.open("ab").close()  # refuse a write-protected file
+        if not path.is_file():
+            yield path
+            return
+    path = Path(os.path.realpath(path))
+    beside = path.with_name(f".{os.getpid()}.{next(_NUMBERS)}.{path.name}")
+    try:
+        yield beside
+        with beside.open("rb") as stream:
+            os.fsync(stream.fileno())
+        if path.exists():
+            shutil.copymode(path, beside)
+        beside.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+
+
+def write(path: Path, text: bytes) -> None:
+    """Atomically replace the file at ``path`` with ``text``. The file is unchanged if OSError is raised."""
+    with replaced(path) as beside:
+        beside.write_bytes(text)
+
+
 def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
     """Write named columns as CSV with all digits. NaN becomes an empty cell. Raises OSError if writing fails."""
-    with path.open("w", newline="", encoding="utf-8") as stream:
+    with replaced(path) as beside, beside.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns)
         for row in zip_longest(*columns.values(), fillvalue=""):

@@ -31,6 +31,8 @@ SAME_REQUEST_S = 1.0
 that the terminal sends."""
 
 Handler = Callable[[int], None]
+_received: list[int] = []
+"""Stop signals that the handlers in effect have received."""
 
 
 def handle_stop_signals(action: Handler) -> dict[int, Any]:
@@ -49,6 +51,7 @@ def handle_stop_signals(action: Handler) -> dict[int, Any]:
             for output in printed:
                 os.dup2(nowhere, output)
             os.close(nowhere)
+        _received.append(number)
         action(number)
 
     ignored = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else []
@@ -57,12 +60,14 @@ def handle_stop_signals(action: Handler) -> dict[int, Any]:
 
 @contextmanager
 def stop_signals_handled(action: Handler) -> Iterator[None]:
-    before = handle_stop_signals(action)
+    earlier, before = len(_received), handle_stop_signals(action)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        if before:  # other threads handle no signals
+            del _received[earlier:]
 
 
 @contextmanager
@@ -87,7 +92,9 @@ def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def raised_at_once() -> Iterator[Callable[[], None]]:
-    """Raise KeyboardInterrupt at a stop request. The yielded function raises it again."""
+    """Raise KeyboardInterrupt at a stop request, even an earlier one. The yielded function raises it again."""
+    if _received and threading.current_thread() is threading.main_thread():
+        raise KeyboardInterrupt
     asked = False
 
     def ask(_: int) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.samples import Array
-from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes, version_of
+from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes, replaced, version_of
 
 SAME_RATE = 1e-9
 """Largest relative difference between servo rates that count as equal."""
@@ -42,7 +42,7 @@ class History:
             "source": self.source,
             "parents": dict(self.parents),
         }
-        with path.open("wb") as file:
+        with replaced(path) as beside, beside.open("wb") as file:
             np.savez(file, told=np.array(json.dumps(head)), target=self.target, command=self.command)
 
     def check(self, axes: tuple[str, ...], servo_rate: float, path: str) -> None:

@@ -28,6 +28,7 @@ from rths_nodes.core.errors import ConfigError, show, within
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.parameters import integer, matrix, number, params, section, text
 from rths_nodes.core.samples import Array
+from rths_nodes.core.text_files import write
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import dump, parse, source_of
 
@@ -312,7 +313,7 @@ def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
     if model.deviation is not None:
         data["deviation"] = {name: rows.tolist() for name, rows in zip(DERIVATIVES, model.deviation, strict=True)}
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(dump(data), encoding="utf-8")
+    write(Path(path), dump(data).encode())
 
 
 def _has_plant(model: LoadingModel) -> bool:

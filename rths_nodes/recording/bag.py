@@ -36,12 +36,11 @@ from mcap.records import Channel, Header, Metadata, Schema, Statistics
 from mcap.writer import CompressionType
 from mcap.writer import Writer as McapWriter
 
-from rths_nodes.core import wire
+from rths_nodes.core import text_files, wire
 from rths_nodes.core.errors import ConfigError, quoted
 from rths_nodes.core.resources import PACKAGE, prefixes, resource
 from rths_nodes.core.text_files import read_text, reason
 from rths_nodes.core.yaml_text import dump, parse
-from rths_nodes.recording import plain
 from rths_nodes.recording.records import (
     INFORMATION,
     LIBRARY,
@@ -463,7 +462,7 @@ def index(path: Path, target: Path | None = None, recovering: bool = False) -> R
             text = copy.finish(target.name)
             out.flush()
             os.fsync(out.fileno())
-        plain.write(target.with_name(METADATA), text.encode())
+        text_files.write(target.with_name(METADATA), text.encode())
         notes = contents.damage + (_kept(path) if target == path and (contents.damage or lost > _TORN) else [])
         part.replace(target)
     except (OSError, McapError, RecordingError) as error:
@@ -684,5 +683,5 @@ def _restored_metadata(path: Path, text: str) -> tuple[str, ...]:
         bag = None
     if not isinstance(bag, dict):
         return ()  # another recorder made this file, or it has no metadata of rosbag2
-    plain.write(file, dump({BAG: bag}).encode())
+    text_files.write(file, dump({BAG: bag}).encode())
     return (f"{file.name} was missing or damaged and has been written again",)

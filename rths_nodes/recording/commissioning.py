@@ -7,6 +7,7 @@ import shutil
 from datetime import datetime
 from pathlib import Path
 
+from rths_nodes.core import text_files
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import reason
 from rths_nodes.loop.commissioning import VERDICTS, Commissioning, barred
@@ -14,6 +15,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording import plain
+from rths_nodes.recording.records import RecordingError
 
 SUFFIX = ".commissioned.yaml"
 VERSION = 1
@@ -30,21 +32,22 @@ def beside(rig: Path | str) -> Path:
 def write(result: Commissioning, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        plain.write(path, plain.text_of(result, VERSION, HEAD))
+        text_files.write(path, plain.text_of(result, VERSION, HEAD))
     except OSError as error:
-        raise ConfigError(f"{path}: the commissioning cannot be written ({reason(error)})") from error
+        raise RecordingError(f"{path}: the commissioning cannot be written ({reason(error)})") from error
 
 
 def keep_older(*paths: Path) -> list[Path]:
-    """Copy existing files. Names of copies contain the modification time. Raises ConfigError if a copy fails."""
+    """Copy existing files. Names of copies contain the modification time. Raises RecordingError if this fails."""
     copies = []
     for path in filter(Path.exists, paths):
         changed = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d_%H%M%S")
         copy = path.with_name(f"{path.stem}_{changed}{path.suffix}")
         try:
-            shutil.copy2(path, copy)
+            with text_files.replaced(copy) as complete:
+                shutil.copy2(path, complete)
         except OSError as error:
-            raise ConfigError(f"{copy}: the older commissioning cannot be saved ({reason(error)})") from error
+            raise RecordingError(f"{copy}: the older commissioning cannot be saved ({reason(error)})") from error
         copies.append(copy)
     return copies
 

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strict conversion of dataclass records to plain data and back, and atomic writing of files."""
+"""Strict conversion of dataclass records to plain data and back."""
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import os
 import types
 import typing
 from collections.abc import Mapping
@@ -21,27 +18,11 @@ from rths_nodes.core.yaml_text import dump, parse, source_of
 END = "..."
 
 T = TypeVar("T")
-_NUMBERS = itertools.count()
 
 
 def now() -> str:
     """Return the local time with its UTC offset, in ISO 8601."""
     return datetime.now().astimezone().isoformat(timespec="seconds")
-
-
-def write(path: Path, text: bytes) -> None:
-    """Atomically replace the file at ``path`` with ``text``. The file is unchanged if OSError is raised."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}")
-    try:
-        with beside.open("wb") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(beside, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        raise
 
 
 def text_of(record: object, version: int, head: str = "") -> bytes:

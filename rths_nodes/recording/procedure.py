@@ -14,6 +14,7 @@ import os
 import threading
 from pathlib import Path
 
+from rths_nodes.core import text_files
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.text_files import reason
 from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord, moves
@@ -57,7 +58,7 @@ class RecordFile:
                 text = plain.text_of(record, VERSION, HEAD)
                 if last:
                     self._give_room()
-                plain.write(self.path, text)
+                text_files.write(self.path, text)
                 if not last:
                     self._keep_room(2 * len(text))
             except OSError as error:

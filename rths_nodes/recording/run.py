@@ -26,7 +26,7 @@ from rths_nodes.core.samples import (
     Measurement,
     Target,
 )
-from rths_nodes.core.text_files import write_columns
+from rths_nodes.core.text_files import replaced, write_columns
 from rths_nodes.loop.options import LOCKSTEP
 from rths_nodes.loop.scenario import assembly
 from rths_nodes.loop.scenario.assembly import Names
@@ -497,4 +497,5 @@ def write_mat(run: Run, path: Path) -> None:
         "units": {history.name: history.unit for history in histories},
         "test": {name[:LONGEST_FIELD]: value for name, value in facts_of(run).items()},
     }
-    savemat(path, values | facts, oned_as="column", do_compression=True)
+    with replaced(path) as beside:
+        savemat(beside, values | facts, oned_as="column", do_compression=True)

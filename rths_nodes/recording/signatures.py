@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.text_files import reason
+from rths_nodes.core.text_files import reason, write
 from rths_nodes.loop.commissioning import rig_hash
 from rths_nodes.loop.scenario import files
 from rths_nodes.recording import plain
@@ -73,7 +73,7 @@ def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date
         return
     path = Path(rig).with_suffix(SUFFIX)
     try:
-        plain.write(path, plain.text_of(Signatures(rig_hash, [*signatures.values(), *new]), VERSION, HEAD))
+        write(path, plain.text_of(Signatures(rig_hash, [*signatures.values(), *new]), VERSION, HEAD))
     except OSError as error:
         raise ConfigError(f"{path}: the signatures cannot be written ({reason(error)})") from error
 

@@ -17,6 +17,7 @@ import rths_nodes
 from rths_nodes.app.commands.check import described_file
 from rths_nodes.app.procedure import answers
 from rths_nodes.app.studies import competition
+from rths_nodes.core.text_files import write
 from rths_nodes.loop.commissioning import Commissioning
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.recording import bag, commissioning, plain, procedure, signatures
@@ -77,7 +78,7 @@ def write_entry(path: Path) -> None:
             ("commissioning", "2026-03-02"),
         ),
         (
-            lambda path: plain.write(path, plain.text_of(signatures.Signatures("0" * 8), signatures.VERSION)),
+            lambda path: write(path, plain.text_of(signatures.Signatures("0" * 8), signatures.VERSION)),
             ("signatures", "0 signed cautions"),
         ),
         (write_entry, ("entry", "scoreboard", "inverse")),

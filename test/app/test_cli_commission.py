@@ -7,9 +7,12 @@ Durations are counted in samples of the rig, so that a slow machine does not mat
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +24,14 @@ from emulated_bench import EmulatedBench, rig_text
 from messages import mentions, naming
 
 from rths_nodes.app import emulation
+from rths_nodes.app.commands import procedures
 from rths_nodes.app.commands.procedures import AtTerminal
 from rths_nodes.app.emulation import Planted, Switches
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import ReportedState
-from rths_nodes.core.samples import HYDRAULICS_HIGH, Measurement
+from rths_nodes.core.samples import FLAG_BRIDGED, HYDRAULICS_HIGH, Measurement
 from rths_nodes.laboratory.ports.session import SessionListener, SessionPort
 from rths_nodes.loop.commissioning import (
     CABLE,
@@ -58,6 +62,7 @@ from rths_nodes.procedure.commissioning.rig import Bench, Dash, Refused
 from rths_nodes.procedure.commissioning.stops import by_place
 from rths_nodes.procedure.commissioning.trials import TRIALS, commission, scenario_of
 from rths_nodes.procedure.drive import awaited
+from rths_nodes.recording.records import RecordingError
 
 require_compiler()
 
@@ -166,10 +171,22 @@ def test_process_to_be_killed_reports_stopped_rig_as_refusal(
     emulated, (pipe, theirs) = make_bench(1), multiprocessing.Pipe()
     emulated.emulator.switches.turn("interlock open")
     monkeypatch.setattr(signal, "signal", lambda number, handler: None)
-    pipe.send("open")
+    monkeypatch.setattr(stops, "end_with", lambda parent: None)
+    pipe.send(os.getpid())
     stops.drive_until_killed(theirs, emulated.bench.scenario.data(), False, Dash(np.zeros(1), 1, 2, 1e-3))
     with pytest.raises(Refused, match="interlock"):
         stops._received(pipe)
+
+
+def test_process_to_be_killed_drives_no_rig_after_its_parent(make_bench: MakeBench) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    pipe, theirs = spawn.Pipe()
+    bench, dash = make_bench(1).bench, Dash(np.zeros(1), 1, 2, 1e-3)
+    process = spawn.Process(target=stops.drive_until_killed, args=(theirs, bench.scenario.data(), False, dash))
+    process.start()
+    pipe.send(1)  # its parent has another number
+    process.join(60.0)
+    assert (process.exitcode, pipe.poll()) == (1, False)
 
 
 def test_rig_that_counts_no_samples_ends_trial_of_cable(
@@ -299,6 +316,21 @@ def test_sensor_that_measures_no_number_fails(
     assert mentions(rows[-1].measured, "south", "nan")
 
 
+def test_rig_that_rests_without_commands_ends_commissioning(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a suspended process had continued, the rig went to its command far faster than announced."""
+
+    def late(*arguments: Any) -> Measurement:
+        measured = awaited(*arguments)
+        return replace(measured, flags=measured.flags | FLAG_BRIDGED)
+
+    monkeypatch.setattr(commissioned_rig, "awaited", late)
+    monkeypatch.setattr(SessionPort, "active_command", property(lambda port: np.zeros(1)))
+    (row,) = commission(make_bench(1).bench, {"limits": TRIALS["limits"]})
+    assert (row.verdict, mentions(row.measured, "suspended")) == (FAILED, True)
+
+
 @pytest.mark.parametrize(
     ("keys", "signed", "verdict", "parts"),
     [
@@ -374,6 +406,24 @@ def test_rig_file_without_bounds_of_moves_is_refused(tmp_path: Path) -> None:
 )
 def test_invalid_arguments_are_refused(refusal: RunCommand, arguments: list[str], parts: tuple[str, ...]) -> None:
     assert mentions(refusal("commission", *arguments), *parts)
+
+
+def test_commissioning_is_written_again_on_request(
+    make_bench: MakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, written = ["A", "B", "y", "y", "y", "y"], list[Path]()
+
+    def write(result: object, out: Path) -> None:
+        written.append(out)
+        if len(written) == 1:
+            raise RecordingError("the disk is full")
+
+    monkeypatch.setattr(procedures, "_write", write)
+    monkeypatch.setattr(procedures, "commission", partial(commission, trials={"it": TRIALS["signs"]}))
+    emulated, dialogue = make_bench(1), Console(Answers(), lambda question: answers.pop(0), print)
+    emulated.settle = lambda: None
+    code = procedures._commission(emulated.bench, emulated, dialogue, tmp_path / "out.yaml")
+    assert (code, written, answers) == (0, [tmp_path / "out.yaml"] * 2, [])
 
 
 def test_check_warns_of_uncommissioned_rig(tmp_path: Path, output: RunCommand) -> None:

@@ -14,6 +14,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 from absorber import frame, section
+from emulated_bench import free_port
 from messages import mentions
 from programs import RTHS, child_environment, start_node, wait_for_journal
 from terminal import Terminal
@@ -373,6 +374,12 @@ def test_interrupt_before_the_test_holds_it(tmp_path):
     assert (report.outcome, report.exit_code, report.samples) == ("held", 130, 0)
     assert mentions(report.reason, "interrupted", "test")
     assert rths_nodes.read(tmp_path / "run").outcome == "held"
+
+
+def test_interrupt_while_the_port_connects_holds_the_test(fresh_programs):
+    changes = ["port.connect_within=30", f"port.port={free_port()}"]
+    report = hosts.run(CHEN, changes, rig="bench_udp", host="processes", interrupted=lambda: True)
+    assert (report.outcome, report.exit_code, report.samples) == ("held", 130, 0)
 
 
 def test_deactivating_the_actuator_node_holds_the_rig(tmp_path):

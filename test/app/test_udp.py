@@ -597,7 +597,7 @@ def test_network_faults_are_bridged_and_flagged(tmp_path: Path) -> None:
         ("die@100", ("port.silence", "127.0.0.1")),
         pytest.param("freeze@100", ("port.silence", "rig"), marks=pytest.mark.soak),
         pytest.param("interlock@100", ("udp", "interlock"), marks=pytest.mark.soak),
-        pytest.param("lose@100:400", ("udp", "receiver"), marks=pytest.mark.soak),
+        ("lose@100:30", ("bridge.max_bridge", "rig")),
         pytest.param("mute@100:400", ("port.silence", "rig"), marks=pytest.mark.soak),
         pytest.param("session@100:400", ("port.silence", "rig"), marks=pytest.mark.soak),
     ],

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rths_nodes.loop import interrupts
-from rths_nodes.loop.interrupts import STOPPING, orderly_stop, stop_signals_handled
+from rths_nodes.loop.interrupts import STOPPING, orderly_stop, raised_at_once, stop_signals_handled
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,6 +51,15 @@ def test_signals_in_quick_succession_are_one_request(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(interrupts, "SAME_REQUEST_S", -1.0)
         with pytest.raises(KeyboardInterrupt):
             send(signal.SIGINT)
+
+
+def test_earlier_request_is_raised_at_once() -> None:
+    with orderly_stop():
+        send(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt), raised_at_once():
+            pass
+    with raised_at_once():
+        pass
 
 
 def test_signal_is_resent_after_orderly_stop() -> None:

@@ -7,12 +7,14 @@ import csv
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from ends import largest_file
 from matplotlib.figure import Figure
 from messages import mentions
 from scipy import io
@@ -258,6 +260,7 @@ def test_text_without_numbers_is_refused(text: str, parts: tuple[str, ...], tmp_
 
 SCRIPT = """\
 import sys
+from contextlib import suppress
 from pathlib import Path
 import numpy as np
 folder = Path(sys.argv[1])
@@ -321,6 +324,26 @@ def test_hdf5_has_units_and_columns(recording: Path, run: Run, tmp_path: Path) -
         assert stored["samples/force"].attrs["unit"] == "N"
         assert list(stored["samples/compensator"].attrs["columns"]) == list(run.compensator_names)
         assert stored.attrs["outcome"] == "finished"
+
+
+@pytest.mark.parametrize("name", ["run.html", "figure.png", "run.mat", "run.h5"])
+def test_full_disk_changes_no_earlier_file(name: str, recording: Path, run: Run, tmp_path: Path) -> None:
+    def write() -> int:
+        if name == "run.html":
+            return rths("report", recording, "--out", path)
+        if name == "figure.png":
+            return rths("compare", "predefined_sine", "--variant=", "--set=duration=0.1", "--figure", path)
+        run.to_mat(path) if name == "run.mat" else exchange.write_hdf5(run, path)
+        return 0
+
+    if name == "run.h5":
+        pytest.importorskip("h5py")
+    path = tmp_path / name
+    assert write() == 0
+    before = path.read_bytes()
+    with largest_file(1000), suppress(OSError):
+        assert write() == 1
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == [before]
 
 
 def test_csv_has_all_digits(recording: Path, run: Run, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import yaml
 from commissioned import commissioned
+from ends import largest_file
 from messages import mentions, naming
 
 from rths_nodes.analysis.report.document import commissioning_sheet
@@ -44,6 +45,7 @@ from rths_nodes.loop.procedure_record import (
 )
 from rths_nodes.loop.scenario import files
 from rths_nodes.recording import commissioning, procedure
+from rths_nodes.recording.records import RecordingError
 
 NOON = "2030-01-02T12:00:00+00:00"
 
@@ -236,8 +238,14 @@ def test_damaged_commissioning_is_refused(path: Path, change: tuple[str, str], p
 def test_missing_and_unwritable_commissionings(complete: Commissioning, tmp_path: Path) -> None:
     assert commissioning.of_rig(tmp_path / "frame.yaml") is None
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=naming("commissioning", "written")):
+    with pytest.raises(RecordingError, match=naming("commissioning", "written")):
         commissioning.write(complete, tmp_path / "file" / "a.yaml")
+
+
+def test_full_disk_keeps_no_part_of_an_older_commissioning(path: Path) -> None:
+    with largest_file(100), pytest.raises(RecordingError, match=naming("older", "commissioning")):
+        commissioning.keep_older(path)
+    assert list(path.parent.iterdir()) == [path]
 
 
 OF_0_9_0 = """\

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import signal
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,8 @@ from messages import mentions, naming
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.executive import running
+from rths_nodes.loop.executive.running import ExecutiveLoop
 from rths_nodes.loop.options import NAMESPACE
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros.hosting.listener import StopClient
@@ -148,3 +153,25 @@ def test_killed_or_suspended_observer_stops_the_rig(
     assert (result.outcome, result.exit_code) == ("failed", 1)
     assert mentions(result.reason, role, "SIGKILL" if number is signal.SIGKILL else "1 s")
     assert 1000 < result.samples < 20_000
+
+
+def test_interrupt_ends_a_suspended_program(followed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = ExecutiveLoop._start
+
+    def suspend(loop: ExecutiveLoop, leaving: ExitStack) -> int:
+        programs.append(loop)
+        return started(loop, leaving)
+
+    def progress(sample: int, _: int) -> None:
+        if sample > 500 and not frozen:
+            os.kill(programs[0]._process.pid, signal.SIGSTOP)
+            frozen.append(sample)
+
+    programs, frozen = list[ExecutiveLoop](), list[int]()
+    monkeypatch.setattr(ExecutiveLoop, "_start", suspend)
+    monkeypatch.setattr(running, "FROZEN_S", 60.0)
+    overrides = ["duration=60", *PATIENT]
+    result = followed(NAME, overrides, pace="realtime", progress=progress, interrupted=lambda: bool(frozen))
+    assert (result.outcome, result.exit_code) == ("failed", 1)
+    assert mentions(result.reason, "suspended", "killed")
+    assert re.search(r"no row for [23]\.\d s", result.reason)

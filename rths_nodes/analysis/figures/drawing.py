@@ -35,7 +35,7 @@ from rths_nodes.core.samples import (
     FLAG_TRIPPED,
     Array,
 )
-from rths_nodes.core.text_files import write_columns
+from rths_nodes.core.text_files import replaced, write, write_columns
 from rths_nodes.core.version import __version__
 
 Look = Data
@@ -281,7 +281,8 @@ def save(
                 f"--width = {width} mm: the figure would be {height} mm high; must be <= {HIGHEST:g} mm"
             )
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path)
+        with replaced(path) as beside:
+            figure.savefig(beside)
 
 
 def svg(figure: Figure, title: str) -> str:
@@ -348,11 +349,11 @@ def write_figures(figures: Sequence[Drawing], folder: Path, kind: str) -> None:
     for figure in figures:
         path = folder / f"{figure.name}.{kind}"
         date = {"CreationDate" if kind == "pdf" else "Date": None}
-        with in_style(COLUMN):
+        with in_style(COLUMN), replaced(path) as beside:
             about = {"Title": figure.title, "Creator": f"rths_nodes {__version__}", **date}
-            figure.savefig(path, metadata=about)
+            figure.savefig(beside, metadata=about)
         captions.append(f"{path.name}\n{figure.title}. {figure.caption}\n")
-    (folder / "captions.txt").write_text("\n".join(captions), encoding="utf-8")
+    write(folder / "captions.txt", "\n".join(captions).encode())
 
 
 def write_curves(figures: Sequence[Drawing], folder: Path) -> None:

@@ -42,6 +42,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.parameter_docs import table
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.samples import FLAG_TRIPPED
+from rths_nodes.core.text_files import write
 from rths_nodes.core.validation import to_data
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump
@@ -229,7 +230,7 @@ def write_report(
 
 def write_page(path: Path, text: str) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(text, encoding="utf-8")
+    write(Path(path), text.encode())
 
 
 def render(run: Run, reference: bool = False, test: OfProcedure | None = None, defaults: bool = False) -> str:

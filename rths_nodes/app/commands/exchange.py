@@ -14,6 +14,7 @@ not recomputed.
 
 from __future__ import annotations
 
+import io
 import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +26,7 @@ import numpy as np
 
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.hosts import open_writer, recorded_topics
-from rths_nodes.core import tables, yaml_text
+from rths_nodes.core import tables, text_files, yaml_text
 from rths_nodes.core.errors import ConfigError, Problems, unknown, within
 from rths_nodes.core.expressions import FORCES
 from rths_nodes.core.limits import WIDEST, Limits
@@ -69,13 +70,15 @@ ENDINGS = {"mat": ".mat", "hdf5": ".h5"}
 
 def write_hdf5(run: Run, path: Path) -> None:
     h5py = tables.hdf5("HDF5")
-    with h5py.File(path, "w") as file:
+    content = io.BytesIO()  # h5py fails with tracebacks on a full disk
+    with h5py.File(content, "w") as file:
         file.attrs.update(facts_of(run))
         for group, histories in groups_of(run):
             for history in histories:
                 item = file.create_dataset(f"{group}/{history.name}", data=history.values, compression="gzip")
                 item.attrs["unit"] = history.unit
                 item.attrs["columns"] = list(history.columns)
+    text_files.write(path, content.getvalue())
 
 
 def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
@@ -116,7 +119,7 @@ def write_archive(runs: Mapping[str, Run], folder: Path) -> Iterator[Path]:
 
 def _text(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    text_files.write(path, text.encode())
     return path
 
 

@@ -31,6 +31,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import identification
 from rths_nodes.app.studies.identification import IDENTIFIED_INVERSE, MODEL_BASED
 from rths_nodes.core.errors import ConfigError, unknown, within
+from rths_nodes.core.text_files import replaced, write
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.laboratory.calibration import RigAxis
@@ -317,7 +318,8 @@ def _specimens(options: arguments.Options, scenario: Scenario, figure: Path | No
     if table:
         with (
             terminal.writing(table, "" if options.json else "table"),
-            table.open("w", encoding="utf-8", newline="") as file,
+            replaced(table) as beside,
+            beside.open("w", encoding="utf-8", newline="") as file,
         ):
             writer = csv.DictWriter(file, ("axis", *NUMBERS))
             writer.writeheader()
@@ -329,7 +331,7 @@ def _specimens(options: arguments.Options, scenario: Scenario, figure: Path | No
     if out:
         section = _section(results, alike, scenario, options.rig)
         with terminal.writing(out, "" if options.json else "section for the rig file"):
-            out.write_text(section, encoding="utf-8")
+            write(out, section.encode())
 
 
 def _check_section(out: Path, rig: str) -> None:

@@ -35,7 +35,7 @@ from rths_nodes.analysis.units import MM, PERCENT, plain
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies.engine import Where
-from rths_nodes.core import registry
+from rths_nodes.core import registry, text_files
 from rths_nodes.core.errors import ConfigError, Problems, quoted
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.interrupts import orderly_stop
@@ -127,7 +127,7 @@ def write(series: Series, settings: Settings) -> NextRun:
     _check_bounds(series.scenario, work, number, rehearsal, min(WITHIN, settings.within or WITHIN))
     title = f"rths iterate --next {series.folder.name} --mode {settings.mode}: run {number}"
     planned = work.planned(number, series.folder, title, _parents(series))
-    series.scenario_of(number).write_text(dump(planned.data()), encoding="utf-8")
+    text_files.write(series.scenario_of(number), dump(planned.data()).encode())
     return NextRun(work.rows, reason, number, rehearsal)
 
 
@@ -243,7 +243,7 @@ def iterate(
     check(scenario)
     work, new = Corrections(scenario, settings), not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)  # a refused series leaves no folder
-    (folder / SCENARIO).write_text(dump(scenario.data()), encoding="utf-8")
+    text_files.write(folder / SCENARIO, dump(scenario.data()).encode())
     runs, rows = settings.runs, work.rows
     preferred = engine(work.base, runs * work.base.samples)
 
@@ -349,7 +349,7 @@ def iterate_command(options: arguments.Options) -> int:
         data = _data(scenario, settings, iteration)
         if not options.no_record:
             with terminal.writing(folder / RESULT):
-                (folder / RESULT).write_text(json.dumps(terminal.finite(data), indent=2) + "\n", encoding="utf-8")
+                text_files.write(folder / RESULT, f"{json.dumps(terminal.finite(data), indent=2)}\n".encode())
         if options.json:
             terminal.print_json(data)
         else:

@@ -21,11 +21,11 @@ from rths_nodes.core.errors import ConfigError, quoted
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.resources import resource
+from rths_nodes.core.text_files import write
 from rths_nodes.core.validation import checked_number
 from rths_nodes.laboratory.calibration import ITS_UNIT, Channel
 from rths_nodes.loop.scenario import files as scenario_files
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.recording.plain import write
 
 T = TypeVar("T")
 TEMPLATES = ("config", "templates")

@@ -350,8 +350,13 @@ def _commission(bench: Bench, lead: AtTerminal, dialogue: Console, out: Path) ->
         if failed:
             _write(_result(bench, rows), out)
         return ExitCode.HELD
-    _write(result, out)
-    return ExitCode.FAILED if result.failed else ExitCode.FINISHED
+    while True:
+        try:
+            _write(result, out)
+            return ExitCode.FAILED if result.failed else ExitCode.FINISHED
+        except RecordingError as error:
+            if not dialogue.yes(f"{error}. Try again now?"):
+                return ExitCode.FAILED
 
 
 def _write(result: Commissioning, out: Path) -> None:

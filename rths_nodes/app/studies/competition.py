@@ -36,7 +36,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.inputs import Named, make_absolute, named_files, replace_files
 from rths_nodes.core.resources import PACKAGE
-from rths_nodes.core.text_files import read_bytes, reason, write_columns
+from rths_nodes.core.text_files import read_bytes, reason, write, write_columns
 from rths_nodes.core.validation import to_data
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.provenance import Code
@@ -119,8 +119,8 @@ def _relative(folder: Path, settings: Mapping[str, object]) -> dict[str, object]
 def _write(board: Scoreboard, folder: Path, searches: Mapping[str, Tuned]) -> None:
     study.write(board.table, folder)
     write_columns(columns(board), folder / SCORES)
-    (folder / SETTINGS).write_text(yaml_text.dump(board.settings), encoding="utf-8")
-    (folder / TEXT).write_text(markdown(board), encoding="utf-8")
+    write(folder / SETTINGS, yaml_text.dump(board.settings).encode())
+    write(folder / TEXT, markdown(board).encode())
     texts = {name: yaml_text.dump(values) for name, values in board.settings.items()}
     for name, tuned in searches.items():
         texts[name] += (
@@ -306,7 +306,7 @@ def read_entry(path: Path) -> Data:
 
 
 def write_entry(content: Data, path: Path) -> None:
-    path.write_text(yaml_text.dump(dict(content)), encoding="utf-8")
+    write(path, yaml_text.dump(dict(content)).encode())
 
 
 def verify(

@@ -35,7 +35,7 @@ from rths_nodes.core.distributions import KINDS, Distribution, distribution
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown, within
 from rths_nodes.core.inputs import Named, named_files
 from rths_nodes.core.parameters import flag, integer, mapping, params, text, texts
-from rths_nodes.core.text_files import write_columns
+from rths_nodes.core.text_files import replaced, write_columns
 from rths_nodes.core.validation import from_data, walk
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import parse, source_of
@@ -676,4 +676,5 @@ def write_parquet(table: Study, path: Path) -> None:
         name: values if all(map(is_number, values)) else list(map(str, values))
         for name, values in table.columns.items()
     }
-    parquet.write_table(pyarrow.table(columns), path)
+    with replaced(path) as beside:
+        parquet.write_table(pyarrow.table(columns), beside)

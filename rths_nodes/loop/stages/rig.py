@@ -249,6 +249,9 @@ class RigStage:
                 return None
             # do not learn from this sample: the Target is missing or late, or the port has replaced data
             if command.flags or measured.flags or self._bridges.watches:
+                far = measured.flags & FLAG_BRIDGED > 0
+                if (far or self._bridges.far) and (reason := self._bridges.measured(far)):
+                    self.trip(reason)
                 measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
                 self.bridged += (bridged := measured.flags & FLAG_BRIDGED > 0)
                 self.slowed += measured.flags & FLAG_SLOWED > 0

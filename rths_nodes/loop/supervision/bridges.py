@@ -301,7 +301,7 @@ class BridgeCount:
         self.overruns = most = params.overruns
         spans = (0.0, 0.0) if most is None else (most.ignored, most.window)
         self._ignored, self._window = (int(duration / dt + ROUNDING) for duration in spans)
-        self.in_a_row = 0
+        self.in_a_row = self.far = 0
         self._missing = self._overrun = ""
         self._new = self._missed = self._gap = self._longest_gap = self._row = self._in_window = 0
         self._late: deque[tuple[int, int]] = deque()
@@ -319,6 +319,17 @@ class BridgeCount:
             self._new += slipped
             self.watches = True
         return slipped
+
+    def measured(self, bridged: bool) -> str:
+        """Count consecutive samples ``bridged`` by the port (``far``). Return the reason if they are too many."""
+        self.far = self.far + 1 if bridged else 0
+        return self._too_long("Command in time at the rig", self.far)
+
+    def _too_long(self, missing: str, samples: int) -> str:
+        if samples <= self._longest:
+            return ""
+        late, bound = 1e3 * (samples * self._dt), 1e3 * self._max_bridge
+        return f"bridge.max_bridge: no {missing} for {late:.3g} ms: must be <= {bound:g} ms"
 
     def late(self, bridged: int) -> LateData:
         return LateData(bridged, self._missed, self._longest_gap * self._dt, self._max_bridge)
@@ -355,10 +366,7 @@ class BridgeCount:
     @property
     def breach(self) -> str:
         """Reason to stop if the bridge is too long or too many periods were late, otherwise an empty string."""
-        if self.in_a_row <= self._longest:
-            return self._overrun
-        late, bound = 1e3 * (self.in_a_row * self._dt), 1e3 * self._max_bridge
-        return f"bridge.max_bridge: no {self._missing} for {late:.3g} ms: must be <= {bound:g} ms"
+        return self._too_long(self._missing, self.in_a_row) or self._overrun
 
 
 SHARPEST = 1.5

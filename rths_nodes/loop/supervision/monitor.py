@@ -17,7 +17,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared, number, params, path, text
 from rths_nodes.core.samples import Array
-from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes
+from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes, replaced
 from rths_nodes.loop.indices.energy_monitor import EnergyMonitor
 from rths_nodes.loop.indices.tracking import Tracking
 from rths_nodes.loop.supervision.limits import NONE, acting, table, within
@@ -288,7 +288,7 @@ class Corridor:
         """Write the corridor to a compressed file. Raises OSError if writing fails."""
         header = json.dumps({"axes": self.axes, "servo_rate": self.servo_rate, "source": self.source})
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
+        with replaced(path) as beside, beside.open("wb") as file:
             np.savez_compressed(
                 file, told=np.array(header), lower=self.lower, upper=self.upper, nominal=self.nominal
             )

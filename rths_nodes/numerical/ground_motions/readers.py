@@ -400,9 +400,7 @@ def _trace(data: bytes, name: str) -> Trace:
     try:
         import obspy
     except ImportError:
-        raise FormatError(
-            f"the file is {name}, which requires obspy. Run pip install obspy"
-        ) from None
+        raise FormatError(f"the file is {name}, which requires obspy. Run pip install obspy") from None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         stream = obspy.read(BytesIO(data), format=WAVEFORMS[name][0])

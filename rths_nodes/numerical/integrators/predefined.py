@@ -244,8 +244,7 @@ class Predefined(Prescribed):
             if self.history is not None:
                 if test.samples_per_step != 1:
                     raise ConfigError(
-                        f"history: has every sample, so substeps * time_ratio = {test.samples_per_step} must "
-                        "be 1"
+                        f"history: has every sample, so substeps * time_ratio = {test.samples_per_step} must be 1"
                     )
                 if not measured:
                     self._refuse_keys("", "history", " of rths iterate")

@@ -19,7 +19,7 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.protocols import FarEnd, why_opened
-from rths_nodes.core.samples import HYDRAULICS_OFF, Array, Command, Measurement
+from rths_nodes.core.samples import FLAG_BRIDGED, HYDRAULICS_OFF, Array, Command, Measurement
 from rths_nodes.loop.pacing import pacer_of
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -79,8 +79,8 @@ class Bench:
     ``patience`` is the timeout for an action of the operator, s. ``home``, ``(n_axes,)`` m, is the position at the
     start of the first session, to which each session returns. ``rows`` contains all samples of the session.
 
-    Raises Refused if a force changes by more than a small move permits, if a displacement is not measured, or if
-    the far end stops by itself although ``awaits_stop`` is false.
+    Raises Refused if a force changes by more than a small move permits, if a displacement is not measured, if the
+    far end has braked for want of commands, or if it stops by itself although ``awaits_stop`` is false.
     """
 
     stated: FarEnd
@@ -137,7 +137,7 @@ class Bench:
         first = awaited(port, time.sleep, True)
         active = port.active_command
         self.command = first.displacement.copy() if active is None else np.array(active, float)
-        self.rows, self.awaits_stop, self._free = [], False, first.force
+        self.rows, self.awaits_stop, self._free, self._missed = [], False, first.force, 0
         self.build, self.stated = port.build, port.stated or self._declared
         if pace is not None:
             port.arm_watchdog()
@@ -169,6 +169,11 @@ class Bench:
         self.rows.append(row)
         if row.stopped and not self.awaits_stop:
             raise Refused(f"the rig has stopped by itself: {row.stopped}")
+        self._missed = self._missed + 1 if measured.flags & FLAG_BRIDGED else 0
+        if self._missed > self.stated.bridged and (np.abs(self.command - active) > self.way).any():
+            raise Refused(
+                "no command has reached the rig in time, because this computer was suspended or is overloaded"
+            )
         for name in np.array(self.names)[np.isnan(measured.displacement)]:
             raise Refused(f"axes.{name}: displacement = nan m: must be measured while the rig is driven")
         if reason := self.obstacle(measured.force - self._free):

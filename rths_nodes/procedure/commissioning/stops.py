@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.child_program import end_with
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Listener, ReportedState
 from rths_nodes.core.samples import Array
@@ -156,7 +158,7 @@ def _kill(bench: Bench, dash: Dash) -> tuple[Listener | None, int, Array]:
     process.start()
     try:
         theirs.close()
-        pipe.send("open")
+        pipe.send(os.getpid())
         ear = _received(pipe)
         before, start = _received(pipe)
     finally:
@@ -186,7 +188,7 @@ def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool
     bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # no operator is asked
     with real_time(realtime), suppress(OSError):  # an error of the pipe: the other process has ended
         try:
-            pipe.recv()  # nothing is opened before the other process can kill this one
+            end_with(pipe.recv())  # nothing is opened before the other process can kill this one
             bench.open()
             pipe.send(bench.port.ear)
             bench.warn()

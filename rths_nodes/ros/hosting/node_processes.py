@@ -165,6 +165,14 @@ class Process:
         code = self.popen.returncode
         return code < 0 or (code == ExitCode.FAILED and not self.report)
 
+    @property
+    def handles_signals(self) -> bool:
+        """False while Python starts in the process, which a signal would then end without a report."""
+        with suppress(OSError):
+            caught = Path(f"/proc/{self.popen.pid}/status").read_text(encoding="utf-8").partition("SigCgt:")[2]
+            return bool(int(caught.split()[0], 16) & 1 << signal.SIGTERM - 1)
+        return False
+
     def check(self, ended: bool = False) -> None:
         """Kill the process if its main thread hangs, or after the test (``ended``) if a signal suspended it."""
         now = time.monotonic()

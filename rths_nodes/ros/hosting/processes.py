@@ -128,7 +128,6 @@ class Console(Node):
         )
         self._trip: Any = None
         self.result = Result()
-        self.state_received = False
         self.reported: set[str] = set()
         self.missing = dict.fromkeys(peers, "")
         """Nodes that are not ready, with their problems."""
@@ -172,7 +171,6 @@ class Console(Node):
 
     def _receive_state(self, test_state: Data) -> None:
         state, result = State(test_state["state"]), self.result
-        self.state_received = True
         self._settled = self._settled or state >= State.ARMED
         result.state, result.reason = state, test_state["reason"]
         if state == State.ARMED:  # earlier messages belong to another test
@@ -217,8 +215,7 @@ def run(
                 idle()
                 leader.check()  # the rig itself detects other silent nodes
                 result.interrupted = result.interrupted or bool(interrupted and interrupted())
-                # a starting node does not handle signals yet
-                if result.interrupted and console.state_received and not requested:
+                if result.interrupted and not requested and leader.handles_signals:
                     requested = True
                     processes.send(signal.SIGINT, names.ACTUATOR)
             died = [process for process in processes.dead() if process.popen.returncode not in outcomes.IN_ORDER]

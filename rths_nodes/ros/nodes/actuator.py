@@ -288,6 +288,8 @@ class ActuatorNode(RthsNode):
     def _complete(self) -> bool:
         rig, times, topics = self.rig, self._times, self.topics
         if not rig.port.ready():
+            if self.shutdown.interrupted:  # the next Measurement may be late, or never arrive
+                rig.hold("interrupted")
             return False
         self._measuring = False
         measured = rig.complete()
