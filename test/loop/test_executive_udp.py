@@ -135,10 +135,21 @@ def test_limits_apply_to_state_0(different: Different) -> None:
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 61))])
 def test_lost_state_is_bridged_and_compensator_rests(seed: int, different: Different) -> None:
     draw = random.Random(seed)
-    lost = [50, 90, 91, 300] if seed == 0 else sorted(draw.sample(range(1, 500), draw.randrange(1, 60)))
+    lost = (
+        [50, 90, 91, *range(300, 330, 2)]
+        if seed == 0
+        else sorted(draw.sample(range(1, 500), draw.randrange(1, 60)))
+    )
     results = [run_lossy(engine, {*lost}) for engine in ENGINES]
     check_equal(*results, different)
     assert np.flatnonzero(results[0].read().flags & FLAG_BRIDGED).tolist() == lost
+
+
+def test_lost_states_beyond_longest_bridge_trip(different: Different) -> None:
+    """The receiver brakes then, and would rejoin the commands at its velocity limit."""
+    results = [run_lossy(engine, {*range(100, 130)}) for engine in ENGINES]
+    check_equal(*results, different)
+    assert mentions(results[0].reason, "sample 110", "bridge.max_bridge", "rig", "10.7 ms")
 
 
 @pytest.mark.parametrize("change", ["servo_rate=512", "port.hold=ramp", "axes.story_1.limits.force=1e3"])

@@ -32,7 +32,7 @@ typedef union { double real; int64_t integer; bool logical; } number;
 void entry(const number *numbers, void *const *arrays, number *results);
 #endif
 
-#define LAYOUT 1
+#define LAYOUT 2
 #define SECOND INT64_C(1000000000)
 #define REST_NS INT64_C(500000)      /* sleep of an overloaded loop, so that other processes can run */
 #define AWAKE_NS INT64_C(50000000)   /* longest time without sleep */
@@ -45,7 +45,8 @@ void entry(const number *numbers, void *const *arrays, number *results);
 
 enum { STARTING = 0, READY = 1, RUNNING = 2, ENDED = 3 };
 enum { DRIVEN = 1, BROKEN = 2, BRAKED = 3, REFUSED = 4, LAST = 5, FIRST = 6 }; /* kinds of rows */
-enum { NO_STOP = 0, OPERATOR = 1, TRIP = 2, SILENT = 3, FULL = 4, PARENT = 5, RIG = 6, PRESSURE = 7, AT_START = 8 }; /* stop words */
+/* stop words */
+enum { NO_STOP = 0, OPERATOR = 1, TRIP = 2, SILENT = 3, FULL = 4, PARENT = 5, RIG = 6, PRESSURE = 7, AT_START = 8, LATE = 9 };
 enum { BEGUN = 0, COMMANDED = 1, MEASURED = 2 }; /* halves of a sample with a rig over UDP */
 enum { BAD_USE = 64, BAD_MEMORY = 65, BAD_FLOATING = 66, BAD_CLOCK = 67 };      /* exit codes */
 
@@ -56,7 +57,7 @@ typedef struct {
     int64_t numbers, results, asked;                    /* arguments and results; position of asked in numbers */
     int64_t pointers, n_pointers, copies, n_copies, fixed, n_fixed, moves, n_moves;
     int64_t at_stopped, at_made, at_driven, at_stopping, at_resting; /* positions in results */
-    int64_t half, felt, terms, report; /* rig over UDP: arguments of the loop, near_terms, near_report */
+    int64_t half, felt, terms, report, bridge; /* rig over UDP: arguments of the loop, near_terms, near_report, samples */
     /* words that change during the run */
     int64_t state, go, word, trip_at, alive, head, tail;
     int64_t sample, missed, longest, lost, stopped_at, stopped_by, began, ended, no_priority, no_lock;
@@ -73,6 +74,8 @@ typedef struct {
     int64_t *words;
     void **arrays;
     int64_t due, tick, late, took, rested, heard, alive; /* took: from the tick to the last Command */
+    /* cppcheck-suppress unusedStructMember */
+    int64_t far; /* number of consecutive samples that the rig has bridged */
     bool stopping;
 } executive;
 
@@ -344,7 +347,10 @@ static int64_t take_measured(executive *e)
     e->tick = (int64_t)session.report.taken;
     e->late = e->due && e->tick > e->due ? e->tick - e->due : 0;
     e->due = e->tick + e->shared->period;
-    return session.report.stopped != NEAR_FOLLOWS ? RIG : m.hydraulics == 1 ? PRESSURE : NO_STOP;
+    e->far = (m.flags & NEAR_FLAG_BRIDGED) != 0u ? e->far + 1 : 0;
+    if (session.report.stopped != NEAR_FOLLOWS)
+        return RIG;
+    return m.hydraulics == 1 ? PRESSURE : e->far > e->shared->bridge ? LATE : NO_STOP;
 }
 
 static void send_command(executive *e, const int64_t *row)
@@ -389,6 +395,7 @@ static bool begin_session(executive *e)
     bool finite = true;
     near_begin(&session);
     const int64_t fault = take_measured(e);
+    e->far = 0;
     for (int64_t i = 0; i < session.terms.axes; ++i)
         finite = finite && finite_real(held[i]);
     const number *results = step_measured(e, fault != NO_STOP ? 3 : 0, BEGUN);

@@ -48,13 +48,14 @@ from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.stages.command import bounds_of
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.rig import check_first
+from rths_nodes.loop.supervision.bridges import AT_RIG
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop, begin, braking_time, command_after
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import LateData, timing
 
 SOURCE = Path(__file__).with_name("executive.c")
-OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE, AT_START = range(1, 9)
+OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE, AT_START, LATE = range(1, 10)
 """Stop words (causes of a stop), as in executive.c."""
 READY, ENDED = 1, 3  # states of the program
 SILENCE_S = 1.0
@@ -90,7 +91,7 @@ OF_RIG = re.compile(
 """Pattern of the names of kernels, constants and states of a simulated rig."""
 Integers = NDArray[np.int64]
 Table = NDArray[np.generic]
-LAYOUT = 1
+LAYOUT = 2
 WORD = 8
 HEAD = 5
 """Number of words at the beginning of a row: sample, kind, steps, lateness (ns) and duration (ns)."""
@@ -103,7 +104,7 @@ FIELDS = (
     *("slots", "slot_words", "reserve", "ring", "at_marks", "numbers", "results", "asked"),
     *("pointers", "n_pointers", "copies", "n_copies", "fixed", "n_fixed", "moves", "n_moves"),
     *("at_stopped", "at_made", "at_driven", "at_stopping", "at_resting"),
-    *("half", "felt", "terms", "report"),
+    *("half", "felt", "terms", "report", "bridge"),
     *("state", "go", "word", "trip_at", "alive", "head", "tail"),
     *("sample", "missed", "longest", "lost", "stopped_at", "stopped_by", "began", "ended"),
     *("no_priority", "no_lock", "opened", "fault"),
@@ -191,6 +192,9 @@ class ExecutiveLoop:
         if parts.kind.remote:
             fields["terms"] = shared.add(bytes(near.terms_of(*self._udp, not self._paced)))
             fields["report"] = shared.add(bytes(near.Report()))
+            bridge, dt = scenario.bridge, scenario.dt
+            fields["bridge"] = bridge.longest(dt)
+            self.reasons[LATE] = bridge.too_long(AT_RIG, fields["bridge"] + 1, dt)
         positions = [position_of(value) for value in leaves(values[4])[-len(asked) :]]
         fields |= {"asked": positions[0], "half": positions[len(asked) // 2]}
         at = zip(("stopped", "made", "driven", "stopping", "resting"), results, strict=True)

@@ -249,9 +249,6 @@ class RigStage:
                 return None
             # do not learn from this sample: the Target is missing or late, or the port has replaced data
             if command.flags or measured.flags or self._bridges.watches:
-                far = measured.flags & FLAG_BRIDGED > 0
-                if (far or self._bridges.far) and (reason := self._bridges.measured(far)):
-                    self.trip(reason)
                 measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
                 self.bridged += (bridged := measured.flags & FLAG_BRIDGED > 0)
                 self.slowed += measured.flags & FLAG_SLOWED > 0
@@ -285,6 +282,8 @@ class RigStage:
             aims = self.under_way.compared(aims, shown.displacement.tolist(), self.pause.active)
         modes = b"" if command is None else command.control_mode
         reason = reason or self._check.measurement(shown, aims, modes) or port.partial_stop
+        if command is not None and (measured.flags & FLAG_BRIDGED or self._bridges.far):
+            reason = reason or self._bridges.measured(measured.flags & FLAG_BRIDGED > 0)
         if handover is not None and command is not None:
             reason = reason or handover.following(command, shown, self.pause.active)
         if self.levels is None:
