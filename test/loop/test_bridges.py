@@ -380,9 +380,6 @@ def test_zero_max_bridge_trips_at_once() -> None:
     assert "must be <= 0 ms" in rig.machine.reason
 
 
-# Excess travel
-
-
 @pytest.mark.parametrize("velocity", [0.05, 0.4, 0.76])
 def test_excess_travel_covers_worst_case(velocity: float) -> None:
     """Full speed, the longest bridge, then the safe stop."""

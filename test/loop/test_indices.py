@@ -44,9 +44,6 @@ def sine(phase: float, periods: int = 3, amplitude: float = 1.0) -> np.ndarray:
     return amplitude * np.sin(angle + phase)[:, None]
 
 
-# Control error
-
-
 def test_errors_are_relative_to_largest_target() -> None:
     """Error norm: Eq. (15)."""
     target = np.array([[1.0, 0.0], [-4.0, 3.0], [2.0, 4.0]])
@@ -110,9 +107,6 @@ def test_indicator_is_independent_of_offset() -> None:
     np.testing.assert_allclose(indicators[1][closed], indicators[0][closed], rtol=1e-9)
 
 
-# Delay
-
-
 def wave(time: np.ndarray) -> np.ndarray:
     """Displacement similar to the response to an earthquake; time in samples."""
     return sum(np.sin(2.0 * np.pi * f * DT * time + p) / f for f, p in ((0.7, 0.1), (1.9, 2.0), (4.3, 4.0)))
@@ -153,9 +147,6 @@ def test_delay_is_computed_per_axis() -> None:
 def test_delay_is_nan_without_motion_or_samples() -> None:
     assert math.isnan(delay_samples(np.zeros((100, 1)), np.zeros((100, 1)), 10)[0])
     assert math.isnan(delay_samples(np.ones((100, 1)), np.ones((100, 1)), 100)[0])
-
-
-# Energy
 
 
 def target(step: int, x: float, external: float, flags: int = 0) -> Target:

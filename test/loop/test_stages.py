@@ -47,7 +47,7 @@ def command(sample: int, value: float = 0.0, goal: float = 0.0) -> Command:
     return Command(sample, np.array([goal]), np.array([value]))
 
 
-# Numerical substructure
+# Numerical substructure and commands
 
 
 def test_target_is_returned_for_last_measurement_of_step() -> None:
@@ -71,9 +71,6 @@ def test_measured_force_reduces_displacement() -> None:
     for step in range(3):
         a, b = free.next(measurement(10 * step)), held.next(measurement(10 * step, force=1e5))
     assert b.displacement[0] < a.displacement[0]
-
-
-# Commands
 
 
 def test_commands_require_target_of_their_step_and_no_trip() -> None:
@@ -289,9 +286,6 @@ def test_real_rig_is_not_armed_without_operator(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(rig.port, "simulated", False)
     with pytest.raises(ConfigError, match=naming("operator", "arm")):
         rig.connect()
-
-
-# Monitor
 
 
 class Script:
