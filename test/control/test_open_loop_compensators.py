@@ -402,7 +402,7 @@ def apparent(order: int, phase: float, spacing: int = 8) -> complex:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("phase", [0.1, 0.7025, 1.0, 2.5])
 def test_apparent_spring_has_closed_form(order: int, phase: float) -> None:
-    """In ``test_stability.py`` the sign of the damping follows from it, with the published phases."""
+    """``test_stability.py`` has the signs of this damping, with the published phases."""
     closed = 1.0 - (1.0 - np.exp(-1j * phase)) ** (order + 1)
     ratio = apparent(order, phase)
     assert ratio == pytest.approx(closed, abs=1e-12)
