@@ -368,13 +368,7 @@ def test_forbidden_call_is_reported(call: str, tmp_path: Path) -> None:
 def test_kernels_of_two_modules_keep_their_own_numbers(tmp_path: Path) -> None:
     """The modules differ only in a global number."""
     text = "GAIN = {}\n\ndef step(x):\n    return GAIN * x\n"
-    first, second = (defined(text.format(gain), tmp_path / f"{gain}.py")["step"] for gain in (2.0, 3.0))
-
-    def both(x: float) -> Any:
-        return first(x), second(x)
-
-    assert identity(first) != identity(second)
-    assert compiled(both, (1.0,), (False,))(1.0) == both(1.0) == (2.0, 3.0)
+    keep_their_own_numbers(*(defined(text.format(gain), tmp_path / f"{gain}.py")["step"] for gain in (2.0, 3.0)))
 
 
 def scaled(inner: Any, gain: float) -> Any:
@@ -385,8 +379,10 @@ def scaled(inner: Any, gain: float) -> Any:
 
 
 def test_nested_kernels_of_one_factory_keep_their_own_numbers() -> None:
-    first, second = (scaled(scaled(abs, gain), 1.0) for gain in (2.0, 3.0))
+    keep_their_own_numbers(*(scaled(scaled(abs, gain), 1.0) for gain in (2.0, 3.0)))
 
+
+def keep_their_own_numbers(first: Any, second: Any) -> None:
     def both(x: float) -> Any:
         return first(x), second(x)
 
@@ -492,9 +488,6 @@ def test_product_in_groups_equals_product(n: int, count: int) -> None:
     for vector in (array, tuple(array.tolist())):
         for form in (in_groups, compiled(in_groups, (matrix, vector), (False, False))):
             assert same(np.concatenate(form(matrix, vector)), expected)
-
-
-# The page on components
 
 
 def test_law_of_components_page_is_same_in_both_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,12 +91,6 @@ def test_trip_sets_exit_code_and_reason(output: RunCommand) -> None:
     assert "axes.story_1.limits.force: measured = " in report["reason"]
 
 
-def test_run_reproduces_published_error(output: RunCommand, canoga_park: list[str]) -> None:
-    """Set-up CR-1 on the record of Canoga Park."""
-    report = json.loads(output("run", PAPER, *settings(*canoga_park, "compensator.alpha_es=15"), "--json"))
-    assert 1e3 * report["metrics"]["axes"]["story_1"]["max_error_m"] == pytest.approx(0.901, rel=1e-3)
-
-
 @pytest.mark.parametrize(
     ("override", "key", "value"),
     [
@@ -178,10 +172,6 @@ def test_version_equals_package_version(capsys: pytest.CaptureFixture[str]) -> N
 
 VALUES = [
     # unknown component, misspelt and unknown keys, missing keys
-    (
-        "compensator.type=adaptive_invers",
-        "compensator.type: unknown compensator 'adaptive_invers'.*known: adaptive, adaptive_inverse, ",
-    ),
     ("axes.story_1.actuator.type=hydraulic", "axes.story_1.actuator.type: unknown actuator 'hydraulic'.*known: "),
     ("structure.mas=1", r"structure.mas: unknown key 'mas' \(did you mean 'mass'\?\); known: .*mass"),
     ("nonsense=1", "nonsense: unknown key 'nonsense'.*known: axes, "),
@@ -191,35 +181,20 @@ VALUES = [
     ("axes.story_1.limits=null", r"axes.story_1.limits.stroke: missing .*\[m\]"),
     # wrong type
     ("structure.mass=heavy", "structure.mass = 'heavy': must be a number in kg"),
-    ("structure.mass=true", "structure.mass = True: must be a number in kg"),
-    ("structure.mass=[1.0]", r"structure.mass = \[1.0\]: must be a number in kg"),
     ("structure.mass=2024-01-01", "structure.mass = .*must be a number in kg"),
     ("name=3", "name = 3: must be text"),
     ("axes=3", "axes = 3: must be a mapping of names to sections"),
     # out of bounds, not finite
     ("structure.mass=0", "structure.mass = 0 kg: must be > 0 kg"),
-    ("structure.mass=-1", "structure.mass = -1 kg: must be > 0 kg"),
     ("structure.damping_ratio=-0.02", "structure.damping_ratio = -0.02: must be >= 0 and < 1"),
     ("axes.story_1.specimen.damping=-1", "axes.story_1.specimen.damping = -1 N s/m: must be >= 0 N s/m"),
     ("axes.story_1.actuator.alpha=0.5", "axes.story_1.actuator.alpha = 0.5 samples: must be >= 1 samples"),
     ("servo_rate=1e9", r"servo_rate = 1e\+09 Hz: must be > 0 and <= 100000 Hz"),
     ("servo_rate=.nan", "servo_rate = nan: must be a finite number in Hz"),
     ("duration=.inf", "duration = inf: must be a finite number in s"),
-    ("duration=-.inf", "duration = -inf: must be a finite number in s"),
-    (
-        "structure.frequency=1e400",
-        "--set structure.frequency: line 1: '1e400': too large for a floating-point number",
-    ),
     ("substeps=2.5", "substeps = 2.5: must be a whole number"),
-    ("substeps=.nan", "substeps = nan: must be a whole number"),
-    ("substeps=.inf", "substeps = inf: must be a whole number"),
     ("substeps=0", "substeps = 0: must be >= 1 and <= 100000"),
-    ("seed=text", "seed = 'text': must be a whole number"),
     # misread by YAML 1.1, or unreadable
-    (
-        "duration=010",
-        r"--set duration: line 1: 010: a whole number must not begin with 0 .YAML 1.1 reads 8.. Write 10",
-    ),
     ("duration=1:30", "duration = '1:30': must be a number in s"),
     ("servo_rate=12:30:45", "servo_rate = '12:30:45': must be a number in Hz"),
     ("duration=1_0", "duration = '1_0': must be a number in s"),
@@ -227,12 +202,7 @@ VALUES = [
         "structure.mass=1e-400",
         "--set structure.mass: line 1: '1e-400': too small for a floating-point number; it would be read as 0",
     ),
-    ("duration=" + "9" * 5000, "--set duration: line 1: not YAML: 5000 digits are too many for a whole number"),
     # too large
-    (
-        "duration=86400 servo_rate=40000 substeps=1",
-        "3456000000 samples .3456000000 steps.: the memory for .* GiB, but must be <= 4 GiB",
-    ),
     ("time_ratio=1.25", "time_ratio = 1.25: the product with substeps = 10 must be a whole number"),
     ("name=" + "a" * 300, "name = 'a+...: has 300 bytes, but must have <= 180"),
     ("axes={" + "a" * 300 + ": {}}", "axes: the name 'a+... has 300 characters: must be <= 64"),
@@ -253,10 +223,6 @@ VALUES = [
     (
         "ground_motion.record=elcentro",
         "ground_motion.record: unknown value 'elcentro'.*known: .*elcentro_1940_180, ",
-    ),
-    (
-        "axes.story_1.actuator.type=pure_delay axes.story_1.actuator.delay=28000",
-        "delay = 28000 s: must be <= .* s",
     ),
 ]
 DELAY_COMPENSATION = [
@@ -324,28 +290,10 @@ def change(data: dict[str, Any], **changes: Any) -> str:
 
 FILES: list[tuple[str, Callable[[dict[str, Any]], str], str]] = [
     ("empty", lambda data: "", "must be a mapping with at least one section"),
-    ("text", lambda data: "hello", "must be a mapping with at least one section"),
     ("not yaml", lambda data: "a: [1", "line 1: not YAML: "),
-    ("binary", lambda data: "a\0b", "not YAML: "),
     ("duplicate", lambda data: yaml_text.dump(data) + "seed: 3\n", r"line \d+: the key 'seed' appears twice"),
-    (
-        "missing",
-        lambda data: change({k: v for k, v in data.items() if k != "servo_rate"}),
-        r"servo_rate: missing .*\[Hz\]",
-    ),
     ("misspelt", lambda data: change(data, sevro_rate=1.0), r"sevro_rate: unknown key.*did you mean 'servo_rate'"),
-    (
-        "no axes",
-        lambda data: change(data, axes={}),
-        "axes = {}: must be a mapping of names to sections, at least one",
-    ),
-    (
-        "two axes",
-        lambda data: change(data, axes=data["axes"] | {"b": data["axes"]["story_1"]}),
-        "2 axes for 1 degrees",
-    ),
     ("version", lambda data: change(data, version=2), "version = 2: must be >= 1 and <= 1"),
-    ("number as text", lambda data: change(data, duration="30"), "duration = '30': must be a number in s"),
 ]
 
 
@@ -361,35 +309,13 @@ def test_invalid_file_is_refused_with_its_path(
         assert re.search(message, error)
 
 
-MOTIONS: list[tuple[str, str | None, list[str], str]] = [
-    ("missing", None, ["step=0.01", "unit=g"], "no such file"),
-    ("directory", None, ["file=.", "step=0.01", "unit=g"], naming("directory", "file")),
-    ("empty", "", ["step=0.01", "unit=g"], "motion.txt"),
-    ("text", "0.1\n0.2\nhello\n", ["step=0.01", "unit=g"], "hello"),
-    ("not a number", "0.1\nnan\n0.2\n", ["step=0.01", "unit=g"], "nan"),
-    ("no unit", "0.1\n0.2\n", ["step=0.01"], "ground_motion.unit: missing"),
-    ("no step", "0.1\n0.2\n", ["unit=g"], "ground_motion.step: missing, .*in s"),
-    ("wrong unit", "100\n-320\n", ["step=0.01", "unit=g"], "must be 0.001 to 50 m/s.2.* Correct the unit"),
-    (
-        "unknown unit",
-        "0.1\n0.2\n",
-        ["step=0.01", "unit=furlong"],
-        "ground_motion.unit: unknown value 'furlong'.*known",
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("content", "motion", "message"), [row[1:] for row in MOTIONS], ids=[row[0] for row in MOTIONS]
-)
-def test_invalid_ground_motion_is_refused(
-    refusal: RunCommand, content: str | None, motion: list[str], message: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "motion.txt"
-    if content is not None:
-        path.write_text(content)
-    overrides = [f"ground_motion.{key}" for key in (f"file={path}", *motion)]
-    assert re.search(message, refusal("run", PAPER, *SHORT, *settings(*overrides)))
+def test_invalid_ground_motion_is_refused(refusal: RunCommand, tmp_path: Path) -> None:
+    """One of the refusals in test_ground_motions.py, and one that needs no file."""
+    (tmp_path / "motion.txt").write_text("100\n-320\n")
+    for file, message in (("motion.txt", "must be 0.001 to 50 m/s.2.* Correct the unit"), ("a", "no such file")):
+        motion = (f"file={tmp_path / file}", "step=0.01", "unit=g")
+        overrides = [f"ground_motion.{key}" for key in motion]
+        assert re.search(message, refusal("run", PAPER, *SHORT, *settings(*overrides)))
 
 
 @pytest.mark.parametrize(
@@ -542,9 +468,6 @@ def test_invalid_arguments_exit_with_usage_error(arguments: list[str], capsys: p
     with pytest.raises(SystemExit, match=f"^{ExitCode.REFUSED:d}$"):
         main(arguments)
     assert capsys.readouterr().err.startswith(" ".join(["usage: rths", *arguments[:1]]))
-
-
-# compare
 
 
 COMPARED = ["compare", PAPER, "--set", "duration=0.2"]

@@ -355,11 +355,9 @@ def test_section_bounds_stiffness_of_small_move(tmp_path: Path) -> None:
     checks = small_move(files.load(PAPER, rig=rig))
     band = 3.0 * stored["stiffness_scatter"]
     assert band > 0.02 * stored["stiffness"]
-    assert checks.expected == stored["stiffness"]
-    assert checks.low == pytest.approx(stored["stiffness"] - band)
+    assert (checks.expected, checks.low) == (stored["stiffness"], pytest.approx(stored["stiffness"] - band))
     assert checks.high == pytest.approx(stored["stiffness"] + band)
-    assert checks.stiffness == pytest.approx(K, rel=0.02)
-    assert checks.findings == []
+    assert (checks.stiffness, checks.findings) == (pytest.approx(K, rel=0.02), [])
     assert checks.force_scale == NOT_VERIFIED  # the same load cell measured the stiffness
     assert mentions(" ".join(checks.remarks), "verifies", "no scale")
     changed = small_move(files.load(PAPER, [f"axes.{AXIS}.sensors.force_scale=1.15"], rig=rig))

@@ -174,9 +174,6 @@ def test_invalid_rate_or_duration_is_refused(
     assert mentions(refusal("doctor", "--rate", str(rate), "--seconds", str(seconds)), *message)
 
 
-# The command
-
-
 def test_doctor_prints_facts_wake_up_and_verdicts(output: RunCommand) -> None:
     lines = output("doctor", "--seconds", "0.1").splitlines()
     heads = [line.split()[0] for line in lines if not line.startswith(" ")]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from messages import each_mentions
-from programs import RTHS, child_environment
+from programs import RTHS, child_environment, completed
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -39,14 +39,8 @@ def rths(
     words: Sequence[str], folder: Path, variables: Mapping[str, str] | None = None, redirected: str = ""
 ) -> tuple[int, bytes, bytes]:
     """Return exit code, standard output and standard error of ``rths`` in a shell that redirects it."""
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", f'"$@" {redirected}', "bash", *RTHS, *words],
-        cwd=folder,
-        env=child_environment(**variables or {}),
-        capture_output=True,
-        timeout=100,
-        check=False,
-    )
+    command = ["bash", "-o", "pipefail", "-c", f'"$@" {redirected}', "bash", *RTHS, *words]
+    done = completed(command, cwd=folder, env=child_environment(**variables or {}), text=False, timeout=100)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -161,8 +161,7 @@ def test_changes_of_mode_move_less_than_sensor_noise(run: Running) -> None:
     outcome, measurements, rig = run((*BRIEF, "axes.load.load.held_from=1.35", "ground_motion.delay=2.0"))
     assert outcome.state.name == "FINISHED", outcome.reason
     change, modes = int(1.35 * RATE), measurements.modes
-    assert modes[change - 10] == MODE_FORCE
-    assert modes[change + 10] == MODE_HELD
+    assert (modes[change - 10], modes[change + 10]) == (MODE_FORCE, MODE_HELD)
     for middle, samples in ((int(HELD * RATE), 10), (change, 600)):  # 10 samples later the load begins to rise
         before, after = rig.displacement[middle - 20 : middle], rig.displacement[middle : middle + samples]
         assert np.abs(after - before.mean()).max() < NOISE_M

@@ -109,9 +109,6 @@ def test_rig_without_watcher_is_refused() -> None:
         watch_command.watch_command(SimpleNamespace(rig="bench_udp"))
 
 
-# The pulse
-
-
 def test_pulse_has_documented_layout() -> None:
     sent = pulses(0.005)
     data = [next(sent) for _ in range(3)]
@@ -288,9 +285,6 @@ def test_unwritable_record_is_refused(tmp_path: Path) -> None:
         pass
     with watch_record(Path("/dev/full"), "bench") as tell:
         tell("ended", "a full disk does not change the exit code")
-
-
-# Complete tests
 
 
 def test_watched_test_requires_realtime_pace() -> None:

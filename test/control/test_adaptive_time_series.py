@@ -192,8 +192,7 @@ def test_coefficients_stay_within_limits() -> None:
     _, coefficients = follow(law, SecondOrder(), rich(6.0))
     assert np.all(coefficients >= lower)
     assert np.all(coefficients <= upper)
-    assert coefficients[-1, 1] == 0.011
-    assert coefficients[-1, 2] == 5e-5
+    assert (coefficients[-1, 1], coefficients[-1, 2]) == (0.011, 5e-5)
 
 
 def test_coefficient_rates_are_limited() -> None:

@@ -114,8 +114,7 @@ def test_random_text_gives_value_or_value_error(pieces: list[str]) -> None:
 )
 def test_units_are_products_of_powers(text: str, factor: float, dimension: str) -> None:
     unit = unit_of(text)
-    assert unit.factor == pytest.approx(factor)
-    assert unit.dimension == dimension
+    assert (unit.factor, unit.dimension) == (pytest.approx(factor), dimension)
 
 
 @pytest.mark.parametrize("text", ["", "N/", "N**2", "N^m", "Nm", "m^99", "m^9*m^9"])

@@ -140,7 +140,7 @@ class Rig:
     def __init__(self, limits: list[ReceiverLimits], dt: float, inputs: int, channels: int, flags: int) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
-        self.socket.settimeout(10.0)
+        self.socket.settimeout(60.0)
         self.number = int(self.socket.getsockname()[1])
         self.strangers = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
         for stranger, address in zip(self.strangers, ("127.0.0.2", "127.0.0.1"), strict=True):

@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 import pytest
-from programs import RTHS, child_environment
+from programs import RTHS, begun
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
@@ -92,15 +92,7 @@ def test_beside(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
 @contextmanager
 def _beside(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Run ``rths`` with ``arguments`` in ``folder``; interrupt it at the end."""
-    running = subprocess.Popen(
-        [*RTHS, *arguments],
-        cwd=folder,
-        env=child_environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    running = begun([*RTHS, *arguments], cwd=folder, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT)
     try:
         yield running
     finally:

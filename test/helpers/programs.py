@@ -24,6 +24,18 @@ def child_environment(*folders: Path, **variables: str) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": modules} | variables
 
 
+def begun(command: Sequence[Any], **options: Any) -> subprocess.Popen[str]:
+    """Start a program whose outputs are read as text; ``options`` are further arguments of Popen."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": child_environment()}
+    return subprocess.Popen(command, **(pipes | options))
+
+
+def completed(command: Sequence[Any], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, with any exit code; ``options`` are further arguments of ``subprocess.run``."""
+    outputs = {"capture_output": True, "text": True, "check": False, "env": child_environment()}
+    return subprocess.run(command, **(outputs | options))
+
+
 @contextmanager
 def killed(program: subprocess.Popen[Any]) -> Iterator[subprocess.Popen[Any]]:
     """Kill a program at the end of the ``with`` block."""

@@ -248,8 +248,7 @@ def test_bridge_holds_force_and_stop_supervises_it() -> None:
     column.command(0.0, LOAD + 300.0, MODE_FORCE)
     column.tick()
     column.wait(BRIDGED)
-    assert column.receiver.command[1] == LOAD + 300.0
-    assert column.receiver.state_number == datagrams.RUNNING
+    assert (column.receiver.command[1], column.receiver.state_number) == (LOAD + 300.0, datagrams.RUNNING)
     column.sample += BRIDGED
     column.send(column.head(datagrams.CLOSE))
     column.crushed = True

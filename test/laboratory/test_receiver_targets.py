@@ -430,9 +430,6 @@ def test_documented_builds_disable_contraction() -> None:
     assert [line for line in lines if "-ffp-contract=off" not in line] == []
 
 
-# Undefined behaviour and traps
-
-
 @pytest.mark.parametrize("target", ["check", "traps"])
 def test_hostile_datagrams_cause_no_undefined_behaviour(tmp_path: Path, target: str) -> None:
     """Invalid operations, divisions by zero and overflows trap; commands, sensors and limits are arbitrary."""
@@ -445,9 +442,6 @@ def test_hostile_datagrams_cause_no_undefined_behaviour(tmp_path: Path, target: 
     if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip(f"this compiler has no {'sanitizers' if target == 'check' else 'feenableexcept'}")
     passes(make(tmp_path / "target", target, ROUNDS="100"))
-
-
-# Rules and costs
 
 
 def test_deviations_from_misra_are_documented(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.rigs.linear_with_specimen import substeps_of
 from rths_nodes.mechanics.coupled_rig import coupled_model, feedforward, state_space
 from rths_nodes.mechanics.structure import combined
-from rths_nodes.numerical.structures.damping import frequencies_and_ratios
 
 DT = 1.0 / 2000.0
 MASS = 98.3 * np.eye(3)
@@ -194,15 +193,6 @@ def frame() -> Any:
         experimental_damping=DAMPING.tolist(),
         experimental_stiffness=STIFFNESS.tolist(),
     )
-
-
-def test_frequencies_and_damping_are_published_values(frame: Any) -> None:
-    frequencies, ratios = frequencies_and_ratios(MASS, DAMPING, STIFFNESS)
-    assert frequencies == pytest.approx([5.457, 15.811, 23.638], abs=1e-3)
-    assert 100.0 * ratios == pytest.approx([0.31, 0.62, 0.63], abs=5e-3)
-    frequencies, ratios = frequencies_and_ratios(*combined(frame))
-    assert frequencies == pytest.approx([1.726, 5.000, 7.475], abs=1e-3)
-    assert 100.0 * ratios == pytest.approx([1.00, 1.00, 1.57], abs=1e-3)
 
 
 @pytest.fixture(scope="module")

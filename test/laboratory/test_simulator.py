@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import os
 import select
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import doubts, mentions, naming
+from programs import completed
 from scipy.integrate import trapezoid
 
 import rths_nodes
@@ -119,8 +119,7 @@ def test_samples_count_from_zero_and_have_applied_command() -> None:
     assert (first.sample, first.displacement[0], first.force[0], first.command[0]) == (0, 0.0, 0.0, 0.0)
     measured = move(port, 0.3)
     assert (measured.sample, measured.command[0]) == (1, 0.3)
-    assert measured.displacement[0] == pytest.approx(0.1)
-    assert measured.force[0] == pytest.approx(1.0)
+    assert (measured.displacement[0], measured.force[0]) == (pytest.approx(0.1), pytest.approx(1.0))
 
 
 @pytest.mark.parametrize("samples", [1, 2, 7])
@@ -200,8 +199,7 @@ def test_sensor_drift_grows_from_first_sample() -> None:
     port = rig({"a": axis(sensors={"displacement_drift": 1e-3, "force_drift": -20.0})})
     assert (port.read().displacement[0], port.read().force[0]) == (0.0, 0.0)
     measured = hold(port, 0.0, seconds=2.0)
-    assert measured.displacement[0] == pytest.approx(2e-3)
-    assert measured.force[0] == pytest.approx(-40.0)
+    assert (measured.displacement[0], measured.force[0]) == (pytest.approx(2e-3), pytest.approx(-40.0))
     port.open()
     assert port.read().displacement[0] == 0.0
 
@@ -417,8 +415,7 @@ def test_heartbeat_counts_commands() -> None:
     port.wait_tick()
     assert port.heartbeat == 0
     port.write(Command(1, np.zeros(1), np.zeros(1)))
-    assert port.heartbeat == 1
-    assert port.control_mode == bytes([MODE_DISPLACEMENT])
+    assert (port.heartbeat, port.control_mode) == (1, bytes([MODE_DISPLACEMENT]))
 
 
 @pytest.mark.parametrize("factor", ["output.scale", "sensors.force_scale", "sensors.displacement_scale"])
@@ -474,9 +471,6 @@ def test_intended_errors_are_reported() -> None:
 def test_switch_to_unknown_pressure_is_refused() -> None:
     with pytest.raises(ConfigError, match=naming("hydraulics", "unknown", "pressure", "on", "high", "low", "off")):
         rig().set_hydraulics("on")
-
-
-# Ports of other packages
 
 
 class PortWithStatus(loop_parts.Bare):
@@ -657,9 +651,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     # the watchdog inherits the pipe: the call returns when it has ended
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=9.0, env=environment
-    )
+    run = completed([sys.executable, "-c", code], timeout=9.0, env=environment)
     assert mentions(run.stderr, "watchdog", "node")
 
 

@@ -333,13 +333,7 @@ def test_nodes_end_with_killed_launch(launch):
 
 
 def test_external_actuator_node_replaces_ours(launch):
-    run = launch(
-        f"overrides:={SHORT}",
-        "record:=none",
-        "actuator:=false",
-        "run_id:=monday_1",
-        file="single_actuator.launch.py",
-    )
+    run = launch(f"overrides:={SHORT}", "record:=none", "actuator:=false", "run_id:=monday_1", file=FILES[1])
     parameters = {
         "scenario": "chen_ricles_2010",
         "overrides": f"[{SHORT}]",

@@ -65,8 +65,7 @@ class SimulatedTest:
 
 def compare(scenario: Scenario, *faults: str, trip: int = 0) -> SimulatedTest:
     single, run = (SimulatedTest(scenario, separate, *faults, trip=trip) for separate in (False, True))
-    assert run.result == single.result
-    assert run.outcome.reason == single.outcome.reason
+    assert (run.result, run.outcome.reason) == (single.result, single.outcome.reason)
     if not single.loop.rig.pause.count:  # else true values are numbered by ticks; the actuator node converts them
         assert bits(run.true) == bits(single.true)
     return run
@@ -80,8 +79,7 @@ def test_separate_force_axis_has_identical_results(closed_by: str) -> None:
     run = compare(rig(weight(closed_by)))
     assert run.outcome.state is State.FINISHED, run.outcome.reason
     last = run.measured[-1]
-    assert last.control_mode[3] == MODE_FORCE
-    assert last.force[3] == pytest.approx(20e3, rel=0.1)
+    assert (last.control_mode[3], last.force[3]) == (MODE_FORCE, pytest.approx(20e3, rel=0.1))
     assert last.command[3] == pytest.approx(20e3, rel=1e-3), "in N"
     assert (abs(run.wires.stages["weight"]._sent[0]) > 1e3) == (closed_by == "controller")
 
@@ -207,9 +205,6 @@ def test_axis_lost_during_pause_trips(after: int) -> None:
     assert f"no Measurement {lost} of story_2" in run.outcome.reason
     assert run.loop.rig.pause.count == 1
     assert run.outcome.state is State.TRIPPED
-
-
-# Hops
 
 
 @pytest.mark.parametrize("limit", [0.0006, 0.0200])

@@ -279,8 +279,7 @@ def test_late_commands_continue_straight_line(arrives: int) -> None:
     values = [1e-4 * k for k in range(1, 41)]
     rig = rig_of()
     np.testing.assert_allclose(drive(rig, values, {9, 20, 21, 22}, arrives), values, rtol=1e-9)
-    assert rig.bridged == 4
-    assert rig.late_commands == (4 if arrives else 0)
+    assert (rig.bridged, rig.late_commands) == (4, 4 if arrives else 0)
 
 
 @pytest.mark.parametrize("arrives", [0, 1])
@@ -302,8 +301,7 @@ def test_target_and_command_of_bridge_fade_alike() -> None:
         bridge.rejoin(earlier)
     assert bridge.command(3).target[0] == pytest.approx(2e-4)
     joined = bridge.rejoin(Command(4, np.zeros(1), np.full(1, 1e-3)))
-    assert joined.target[0] == pytest.approx(3e-4)
-    assert joined.command[0] == pytest.approx(1.3e-3)
+    assert (joined.target[0], joined.command[0]) == (pytest.approx(3e-4), pytest.approx(1.3e-3))
 
 
 def test_late_commands_improve_later_bridges() -> None:
@@ -346,8 +344,7 @@ def test_bridge_longer_than_max_bridge_trips(missing: str) -> None:
         sample += 1
         rig.tick(None, late=True) if missing == "Command" else rig.tick(command(sample, 0.0, FLAG_BRIDGED))
     reason = f"sample {LONGEST + 1}: bridge.max_bridge: no {missing} for 10.7 ms: must be <= 10 ms"
-    assert rig.machine.reason == reason
-    assert rig.bridged == LONGEST
+    assert (rig.machine.reason, rig.bridged) == (reason, LONGEST)
 
 
 def test_consecutive_bridges_are_counted_together() -> None:
@@ -381,9 +378,6 @@ def test_zero_max_bridge_trips_at_once() -> None:
     rig = rig_of("bridge.max_bridge=0")
     assert rig.tick(None, late=True).flags & FLAG_TRIPPED
     assert "must be <= 0 ms" in rig.machine.reason
-
-
-# Excess travel
 
 
 @pytest.mark.parametrize("velocity", [0.05, 0.4, 0.76])

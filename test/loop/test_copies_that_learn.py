@@ -90,8 +90,7 @@ def test_recorded_columns_and_final_numbers() -> None:
         "told",
     )
     updating = run.integrator["updating"]
-    assert updating["learnt"] == len(run.updating)
-    assert updating["stiffness"]["estimate"] == run.updating[-1, 0]
+    assert (updating["learnt"], updating["stiffness"]["estimate"]) == (len(run.updating), run.updating[-1, 0])
     assert updating["stiffness"]["initial"] == OFF["stiffness"]
     assert 0.0 < updating["stiffness"]["left"] < 1.0 / 12.0
     assert not updating["first_unexplained_sample"]
@@ -375,9 +374,6 @@ def test_bounds_with_unstable_corner_are_refused() -> None:
     narrow = replace(scenario, [(["updating", "parameters", "stiffness", "bounds"], [5e6, 2.6e7])])
     assert not list(unstable_corners(narrow))
     refuse_unstable(replace(scenario, [(["updating", "mode"], "shadow")]))
-
-
-# Five-story frame with copies that start 30 % wrong
 
 
 @pytest.mark.timeout(600)

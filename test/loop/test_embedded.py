@@ -106,9 +106,6 @@ def test_actuator_and_specimen_types_are_exchangeable() -> None:
     assert np.isfinite(run.force).all()
 
 
-# The predefined sine
-
-
 def test_predefined_sine() -> None:
     outcome, run = simulate("predefined_sine")
     error = 1e3 * np.abs(run.target - run.displacement)[:, 0]

@@ -261,10 +261,8 @@ def test_constants_match_program(names: tuple[str, ...], numbers: Any) -> None:
     for name, number in zip(names, numbers, strict=True):
         assert re.search(rf"\b{name} = {number}\b", SOURCE)
     defined = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\b", SOURCE)}
-    assert defined["LAYOUT"] == running.LAYOUT
-    assert defined["HEAD"] == running.HEAD
-    assert defined["SLIPPED"] == samples.FLAG_SLIPPED
-    assert defined["TRIPPED"] == samples.FLAG_TRIPPED
+    assert (defined["LAYOUT"], defined["HEAD"]) == (running.LAYOUT, running.HEAD)
+    assert (defined["SLIPPED"], defined["TRIPPED"]) == (samples.FLAG_SLIPPED, samples.FLAG_TRIPPED)
     assert running.LAST == 5
 
 

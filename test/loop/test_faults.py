@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ import forked
 import numpy as np
 import pytest
 from messages import mentions
+from programs import begun
 
 import rths_nodes
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
@@ -32,13 +32,9 @@ class Rig:
 
     def __init__(self, record: Path, overrides: list[str], *options: str, preexec_fn=None) -> None:
         self.record = record
-        self.popen = subprocess.Popen(
+        self.popen = begun(
             [sys.executable, "-m", "rths_nodes.app.cli", "run", "chen_ricles_2010", "--host", "processes"]
             + ["--record", str(record), *(f"--set={override}" for override in overrides), *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
             preexec_fn=preexec_fn,
         )
         self._pids: dict[str, int] = {}
@@ -144,8 +140,7 @@ def test_killed_runner_leaves_no_orphans(tmp_path, patience):
         time.sleep(0.02)
     assert rig.nodes() == {}
     run = rths_nodes.read(tmp_path / "run")
-    assert run.information["gaps"] == "0"
-    assert run.outcome == "held"
+    assert (run.information["gaps"], run.outcome) == ("0", "held")
 
 
 @pytest.mark.usefixtures("fresh_programs")

@@ -310,8 +310,6 @@ def test_levels_equal_evaluation_of_whole_histories(seed: int) -> None:
         assert (breaches[k][1], breaches[k][0][: len(reason)]) == (action, reason)
 
 
-# Kernels
-
 KERNELS = (limit_rows.acting, limit_rows.broken_alone, limit_rows.broken_together, limit_rows.of_errors)
 
 

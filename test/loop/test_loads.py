@@ -78,9 +78,7 @@ def test_load_ramps_smoothly_from_current_force() -> None:
 def test_load_table_is_joined_at_force_rate_and_held() -> None:
     targets = targets_of(0.0, 1200, table=[[0.0, 1e3], [0.5, 1e3], [1.0, 6e3]])
     assert np.abs(np.diff(targets)).max() <= SHARE * 1e5 * DT * 1.000001
-    assert targets[200] == 1e3
-    assert targets[749] == pytest.approx(3.5e3)
-    assert targets[-1] == 6e3
+    assert (targets[200], targets[749], targets[-1]) == (1e3, pytest.approx(3.5e3), 6e3)
 
 
 @pytest.mark.parametrize(
@@ -283,9 +281,6 @@ def test_recording_of_load_after_trip() -> None:
     assert loads.command[900, 0] == pytest.approx(50e3)
 
 
-# Wire format
-
-
 def test_codec_packs_force_commands_with_their_mode() -> None:
     run = RunMark()
     loaded, plain = (Codec(1, 2, 0, run=run, n_force=n) for n in (1, 0))
@@ -448,9 +443,6 @@ def test_invalid_vertical_load_is_refused(change: str, words: tuple[str, ...]) -
 
 def test_rig_without_setup_cannot_be_scaled() -> None:
     assert (files.load("phillips_spencer_2012").rig.to_scale, files.load(NAME).rig.to_scale) == (False, True)
-
-
-# Energy, round trip
 
 
 def test_energy_error_excludes_work_of_load() -> None:

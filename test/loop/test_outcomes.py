@@ -103,9 +103,6 @@ def test_exit_code_of_nodes_is_the_worst(
     assert of_nodes(codes, state, interrupted) is expected
 
 
-# Report to the launch
-
-
 def test_report_to_launch_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = LastWords(0, "", 3, "the test was tripped after 7 samples: too far", {"metrics.hsem_percent": 0.1})
     monkeypatch.setenv(outcomes.REPORT_FILE, str(tmp_path / "monitor"))

@@ -400,9 +400,6 @@ def test_pause_option_changes_nothing_without_lateness() -> None:
         np.testing.assert_array_equal(value, runs[1][name])
 
 
-# Refusals
-
-
 def test_max_pause_beyond_longest_wait_is_refused() -> None:
     with pytest.raises(ConfigError, match=naming("bridge.max_pause", "6 s", "<= port.longest_wait", "5 s")):
         override(SINE, ["bridge.max_pause=6"])

@@ -172,6 +172,13 @@ def test_limit_of_rig_cannot_be_removed(rig: Rig) -> None:
         files.load(NAME, ["axes.axis_1.limits.tracking_error=null"], rig=bounded)
 
 
+ADDRESS = "port.address = '{}': must be the address of the rig's computer"
+
+
+def udp(**data: Any) -> dict[str, Any]:
+    return {"port": {"type": "udp"} | data}
+
+
 REFUSED = {
     "unit": (r"displacement.unit: unknown value 'kN'.*known: cm, ft, in, m, mm, um", {"displacement.unit": "kN"}),
     "no range": (r"axes.bench.force.range: missing", {"force.range": None}),
@@ -184,21 +191,9 @@ REFUSED = {
         {"auxiliary": None},
     ),
     "served twice": (r"axes.bench.serves: 'axis_1' is listed more than once", {"serves": ["axis_1", "axis_1"]}),
-    "address": (
-        r"port.address = '0.0.0.0': must be the address of the rig's computer",
-        {},
-        {"port": {"type": "udp", "address": "0.0.0.0", "emulator": True}},
-    ),
-    "broadcast": (
-        r"port.address = '255.255.255.255': must be the address of the rig's computer",
-        {},
-        {"port": {"type": "udp", "address": "255.255.255.255", "emulator": True}},
-    ),
-    "wait": (
-        r"port.longest_wait = 1e\+06 s: must be > 0 and <= 3600 s",
-        {},
-        {"port": {"type": "udp", "longest_wait": 1e6}},
-    ),
+    "address": (ADDRESS.format("0.0.0.0"), {}, udp(address="0.0.0.0", emulator=True)),
+    "broadcast": (ADDRESS.format("255.255.255.255"), {}, udp(address="255.255.255.255", emulator=True)),
+    "wait": (r"port.longest_wait = 1e\+06 s: must be > 0 and <= 3600 s", {}, udp(longest_wait=1e6)),
     "date": (r"calibrated = '2.3.2026': must be a date such as 2026-03-02", {"force.calibrated": "2.3.2026"}),
     "resolution": (r"resolution = 3e\+06 N: must be < range = 2e\+06 N", {"force.resolution": 3e6}),
     "no limit": (r"axes.bench.limits.force: missing", {"limits.force": None}),
@@ -220,7 +215,7 @@ REFUSED = {
     "channel": (
         r"rig_file.auxiliary.oil: unknown channel 'oil'; known: none",
         {},
-        {"auxiliary": {"oil": {"unit": "bar", "range": 350.0}}, "port": {"type": "udp", "emulator": True}},
+        {"auxiliary": {"oil": {"unit": "bar", "range": 350.0}}} | udp(emulator=True),
     ),
 }
 

@@ -114,14 +114,6 @@ def test_invalid_yaml_is_reported_with_file_and_line(text: str, message: tuple[s
     assert "\n" not in str(refused.value)
 
 
-def result_of(text: str) -> str:
-    """Return the parsed data, or the message of the refusal."""
-    try:
-        return repr(parse(text, "file"))
-    except ConfigError as error:
-        return str(error)
-
-
 @pytest.mark.skipif(yaml_text._QUICK is yaml_text._Loader, reason="PyYAML is without libyaml here")
 @given(
     st.lists(
@@ -136,10 +128,14 @@ def result_of(text: str) -> str:
 )
 @settings(max_examples=300)
 def test_libyaml_agrees_with_scanner_of_pyyaml(text: str) -> None:
-    result = result_of(text)
+    def result() -> list[str]:
+        parsed: list[str] = []
+        return [message_of(lambda: parsed.append(repr(parse(text, "file")))), *parsed]
+
+    expected = result()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml_text, "_QUICK", yaml_text._Loader)
-        assert result == result_of(text)
+        assert result() == expected
 
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -248,9 +244,6 @@ def test_unreadable_file_is_reported(tmp_path: Path) -> None:
         load(tmp_path / "binary.yaml")
 
 
-# Time
-
-
 @pytest.mark.parametrize(
     ("overrides", "steps", "samples"),
     [
@@ -309,13 +302,8 @@ def test_ground_motion_file_replaces_record_and_scale(tmp_path: Path) -> None:
         ("a..b=3", ("section.key", "value")),
         ("struture.mass=3", ("struture", "unknown", "structure")),
         ("structure.mas=3", ("structure.mas", "mas", "unknown", "mass", "damping_ratio")),
-        ("axes.story_2.actuator.alpha=3", ("axes.story_2", "story_2", "unknown")),
         ("seed.x=3", ("seed", "1", "seed.x")),
-        ("structure.mass=heavy", ("structure.mass", "heavy")),
-        ("structure.mass=[1", ("--set", "structure.mass", "line 1", "YAML")),
-        ("compensator.type=none_such", ("compensator.type", "unknown", "none_such")),
         ("name=../x", ("name", "../x", "_ . -")),
-        ("axes.story_1.limits=null", ("axes.story_1.limits.stroke", "missing")),
         ("version=2", ("version", "2", ">= 1", "<= 1")),
     ],
 )

@@ -164,9 +164,6 @@ def test_each_axis_stops_with_its_deceleration() -> None:
     assert not safe.at_rest
 
 
-# Stop groups
-
-
 @pytest.mark.parametrize(
     ("name", "overrides", "groups"),
     [

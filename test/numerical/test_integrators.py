@@ -229,33 +229,25 @@ def test_integrator_must_define_advancing() -> None:
         Dynamics(None, make("structure", "sdof", mass=1.0, frequency=1.0), np.zeros((2, 1)), 0.01)
 
 
-def test_runge_kutta_is_fourth_order_under_constant_load() -> None:
-    errors = []
-    for steps in (50, 100, 200):
-        exact = STATIC * (1.0 - np.cos(OMEGA * np.linspace(0.0, 2.0, steps + 1)))
-        errors.append(float(np.abs(swing("runge_kutta", 2.0 / steps, steps) - exact).max()))
-    assert errors[0] / errors[1] == pytest.approx(16.0, rel=0.05)
-    assert errors[1] / errors[2] == pytest.approx(16.0, rel=0.05)
-
-
-def test_runge_kutta_order_under_linear_and_sine_loads() -> None:
+def test_runge_kutta_order_under_constant_linear_and_sine_loads() -> None:
     """m x'' + k x = t: x = (t - sin(w t) / w) / k; a sine is linear within a step, hence second order."""
-    load = 0.6 * OMEGA
-    orders = []
-    for linear in (True, False):
+    load, orders = 0.6 * OMEGA, []
+    for kind in ("constant", "linear", "sine"):
         errors = []
         for steps in (50, 100, 200):
             time = np.linspace(0.0, 2.0, steps + 1)
-            free = np.sin(OMEGA * time) / OMEGA
-            force = time if linear else np.sin(load * time)
-            exact = (time - free) / STIFFNESS
-            if not linear:
-                exact = (force - load * free) / (MASS * (OMEGA**2 - load**2))
+            free, sine = np.sin(OMEGA * time) / OMEGA, np.sin(load * time)
+            force, exact = {
+                "constant": (np.ones(steps + 1), (1.0 - np.cos(OMEGA * time)) / STIFFNESS),
+                "linear": (time, (time - free) / STIFFNESS),
+                "sine": (sine, (sine - load * free) / (MASS * (OMEGA**2 - load**2))),
+            }[kind]
             frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, damping_ratio=0.0)
             solver = make("integrator", "runge_kutta", frame, force[:, None], 2.0 / steps)
             errors.append(largest_error(solver, exact))
         orders.append(np.log2(np.divide(errors[:-1], errors[1:])))
-    np.testing.assert_allclose(orders, [[4.0, 4.0], [2.0, 2.0]], atol=0.1)
+    np.testing.assert_allclose(orders[0], 4.0, atol=0.07)
+    np.testing.assert_allclose(orders[1:], [[4.0, 4.0], [2.0, 2.0]], atol=0.1)
 
 
 def decay_per_step(history: np.ndarray) -> float:
@@ -383,22 +375,18 @@ def test_experimental_spring_equals_numerical_spring(name: str, share: tuple[flo
     np.testing.assert_allclose(split, reference, atol=1e-9 * np.abs(reference).max())
 
 
-def test_kr_alpha_without_numerical_damping_is_cr() -> None:
+@pytest.mark.parametrize(
+    ("name", "options", "method", "share"),
+    [("kr_alpha", {"rho_infinity": 1.0}, "cr", 0.5), ("explicit_newmark", {}, "central_difference", 0.0)],
+)
+def test_method_is_another_one(name: str, options: dict[str, Any], method: str, share: float) -> None:
+    """KR-alpha without numerical damping is CR; explicit Newmark is the central difference method."""
     load = np.random.default_rng(1).normal(size=(201, 3)) * 1e4
     histories = [
-        displacements(make("integrator", name, tower((0.5, 0.0, 0.0)), load, 0.01, **more), 200, no_force)
-        for name, more in (("cr", {}), ("kr_alpha", {"rho_infinity": 1.0}))
+        displacements(make("integrator", kind, tower((share, 0.0, 0.0)), load, 0.01, **more), 200, no_force)
+        for kind, more in ((name, options), (method, {}))
     ]
-    np.testing.assert_allclose(*histories, atol=1e-12)
-
-
-def test_explicit_newmark_is_central_difference_method() -> None:
-    load = np.random.default_rng(1).normal(size=(201, 3)) * 1e4
-    histories = [
-        displacements(make("integrator", name, tower(), load, 0.01), 200, no_force)
-        for name in ("central_difference", "explicit_newmark")
-    ]
-    np.testing.assert_allclose(*histories, atol=1e-13)
+    np.testing.assert_allclose(*histories, atol=1e-12 if share else 1e-13)
 
 
 def chopra(zeta: float, dt: float) -> np.ndarray:
@@ -572,12 +560,6 @@ def test_trial_force_preserves_state() -> None:
     trial = trial_force(frame, np.array([-0.03]))
     assert force.state == before
     np.testing.assert_array_equal(force.force(np.array([-0.03])), trial)
-
-
-def test_exact_refuses_nonlinear_restoring_force() -> None:
-    frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, restoring_force=YIELDING)
-    with pytest.raises(ConfigError, match=naming("exact", "restoring")):
-        make("integrator", "exact", frame, np.zeros((2, 1)), 0.01)
 
 
 @pytest.mark.parametrize("name", [*EXPLICIT, "hht_alpha"])

@@ -144,8 +144,7 @@ def opened(*overrides: str) -> NumericalStage:
 def test_remote_and_local_loops_agree_bit_for_bit() -> None:
     local, expected = simulate("chen_ricles_2010", *LOCAL)
     remote, run = simulate("chen_ricles_2010", *REMOTE)
-    assert remote.metrics == local.metrics
-    assert remote.compensator == local.compensator
+    assert (remote.metrics, remote.compensator) == (local.metrics, local.compensator)
     for name in ("displacement", "force", "command"):
         np.testing.assert_array_equal(getattr(run, name), getattr(expected, name))
 

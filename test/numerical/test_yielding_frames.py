@@ -345,9 +345,6 @@ def test_response_converges_with_step(name: str, law: str, order: float) -> None
     assert errors[0] > order * errors[1] > order**2 * errors[2]
 
 
-# Experimental part
-
-
 @pytest.mark.parametrize("name", ["cr", "central_difference", "explicit_newmark", "kr_alpha"])
 def test_experimental_part_counts_once(name: str) -> None:
     """The rig has half of the first story and of its gravity load; the numerical half yields."""

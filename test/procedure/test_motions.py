@@ -107,8 +107,6 @@ def test_coarse_converter_accepts_motions(walk):
     assert w.session.unload().given_up == ""
 
 
-# -- Curves
-
 RATE = 1000.0
 PER_COLUMN = 10
 MEASURED, FORCE, ERROR = (OF_AXIS.index(name) for name in ("measured", "force", "error"))

@@ -242,9 +242,6 @@ def test_record_states_signatures_of_earlier_test(real):
     assert mentions(w.record.deviations, "A. Tester", "2026-06-01")
 
 
-# -- Tracking error and noise
-
-
 def test_real_rig_needs_bound_of_tracking_error(real):
     with pytest.raises(ConfigError, match=naming("axes.bench.limits.tracking_error", "bench", "missing")):
         real(noise={}, rig=("", ""))

@@ -272,8 +272,7 @@ def test_hold_in_slow_time_keeps_results_of_spring(walk):
     w.progress = lambda sample: w.session.hold("coffee") if sample == 1000 else None
     w.states.clear()
     result = w.climb("e", slow)
-    assert result.outcome == "finished"
-    assert result.samples == slow.samples
+    assert (result.outcome, result.samples) == ("finished", slow.samples)
     assert mentions(result.remarks[0], "held", "sample", "0.0 s", "kN")
     assert w.session.record.deviations == [f"rung e: {result.remarks[0]}"]
     velocity, reference = (peaks_of(run)["story_1"]["velocity"] for run in (w.run, uninterrupted))

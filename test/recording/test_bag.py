@@ -151,8 +151,7 @@ def test_rosbag2_metadata(recorded):
     assert bag["custom_data"] == read(directory).information
     topics = {entry["topic_metadata"]["name"]: entry for entry in bag["topics_with_message_count"]}
     state = topics["/rths/teststate"]
-    assert state["message_count"] == 50
-    assert state["topic_metadata"]["type"] == "rths_nodes/msg/TestState"
+    assert (state["message_count"], state["topic_metadata"]["type"]) == (50, "rths_nodes/msg/TestState")
     assert state["topic_metadata"]["offered_qos_profiles"] == [LATCHED]
     with (directory / "run_0.mcap").open("rb") as stream:  # rosbag2 reads the QoS by the version given there
         reader = make_reader(stream)
@@ -269,8 +268,7 @@ def test_journal_is_read_while_it_grows(tmp_path):
     write(writer, messages)
     writer.flush()
     bag = read(tmp_path / "run")
-    assert bag.information == {"run_id": "r1"}
-    assert bag.topics == {topic.name: topic for topic in TOPICS}
+    assert (bag.information, bag.topics) == ({"run_id": "r1"}, {topic.name: topic for topic in TOPICS})
     assert bag.counts == {topic.name: 2 for topic in TOPICS}
     assert mentions(bag.notes[0], "is being recorded")
     writer.write("/rths/target", b"later", START)
@@ -437,8 +435,7 @@ def test_flushed_message_is_in_file(tmp_path):
     with writer.path.open("rb") as stream:  # as another reader of streams does
         records = StreamReader(stream).records
         kinds = [type(next(records)).__name__ for _ in range(1 + 2 * len(TOPICS) + 3)]
-    assert kinds[0] == "Header"
-    assert kinds[-3:] == ["Metadata", "Metadata", "Message"]
+    assert (kinds[0], kinds[-3:]) == ("Header", ["Metadata", "Metadata", "Message"])
 
 
 def child(script, *arguments):

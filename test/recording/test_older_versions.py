@@ -66,8 +66,7 @@ def test_recorded_scenario_reproduces_histories(old: Run) -> None:
 def test_old_scenario_runs(file: Path) -> None:
     assert yaml.safe_load(file.read_text(encoding="utf-8"))["version"] == 1
     run = rths_nodes.run(file, ["duration=0.5"])
-    assert run.outcome == "finished"
-    assert run.scenario.name == file.stem
+    assert (run.outcome, run.scenario.name) == ("finished", file.stem)
 
 
 def test_old_recording_has_report(old: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

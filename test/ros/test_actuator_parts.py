@@ -318,8 +318,7 @@ def test_finished_test_is_judged_then_reported_then_recorded(end: CompletionBenc
     assert end.rig.actions == ["disarmed"]
     assert end.work("monitor") == (True, False)
     assert end.work("recorder") == (True, True)
-    assert end.rig.actions == ["disarmed", "closed"]
-    assert end.phase.exit_code == 0
+    assert (end.rig.actions, end.phase.exit_code) == (["disarmed", "closed"], 0)
 
 
 def test_breach_in_last_samples_trips_finished_test(end: CompletionBench) -> None:

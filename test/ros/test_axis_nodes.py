@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import begun
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
@@ -189,9 +189,6 @@ def test_exception_in_axis_node_stops_the_other_axes(act_during_run):
     assert np.isfinite(run.displacement[~tripped]).all()
 
 
-# Killed processes
-
-
 def process_state(process: int) -> str:
     """Return the state of a process as in /proc, Z also after its end."""
     try:
@@ -205,13 +202,7 @@ class Rig:
 
     def __init__(self, record: Path, *arguments: str) -> None:
         command = [sys.executable, "-m", "rths_nodes.app.cli", "run", NAME, "--host", "processes"]
-        self.popen = subprocess.Popen(
-            [*command, "--actuator-nodes", "per_axis", "--record", str(record), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        )
+        self.popen = begun([*command, "--actuator-nodes", "per_axis", "--record", str(record), *arguments])
         self.record = record
         self.journal = record / f"{record.name}_0.mcap"
 

@@ -44,8 +44,8 @@ def sent(node, topic: str) -> list:
     return [unpack(data)[0] for data in node.interposer.sent[topic]]
 
 
-def measurement(sample: int) -> Measurement:
-    return Measurement(sample, *(np.zeros(1) for _ in range(3)))
+def measurement(sample: int, flags: int = 0) -> Measurement:
+    return Measurement(sample, *(np.zeros(1) for _ in range(3)), flags=flags)
 
 
 # Compensator and integrator
@@ -62,8 +62,8 @@ class Compensator:
             rows = (np.array([x]) for x in (1e-5 * step, 1e-5 * 1024, 0.0, 0.0, 0.0, 0.0))
             self._by_hand.put_sample(self.node, "target", Target(step, *rows))
 
-    def measurement(self, sample: int) -> None:
-        self._by_hand.put_sample(self.node, "measurement", measurement(sample))
+    def measurement(self, sample: int, flags: int = 0) -> None:
+        self._by_hand.put_sample(self.node, "measurement", measurement(sample, flags))
 
     def work(self) -> list[tuple[int, int]]:
         """Return numbers and flags of the new Commands. The node detects a late Target at its second poll."""
@@ -388,50 +388,17 @@ def test_silent_monitor_is_given_up_after_timeout(finished, clock):
 PAUSES = ["substeps=1", "compensator.type=none", "bridge.when_late=pause"]
 
 
-class Node:
-    """Node whose messages come from the test."""
-
-    def __init__(self, node) -> None:
-        self.node = node
-        self.codec = node.topics.codec
-
-    def put(self, topic: str, data: bytes) -> None:
-        self.node.topics.inboxes[topic].put(data)
-
-    def target(self, step: int) -> None:
-        rows = (np.array([x]) for x in (1e-5 * step, 1e-5 * 1024, 0.0, 0.0, 0.0, 0.0))
-        self.put("target", self.codec.pack_target(Target(step, *rows), 0))
-
-    def measurement(self, sample: int, flags: int = 0) -> None:
-        measured = Measurement(sample, *(np.zeros(1) for _ in range(3)), flags=flags)
-        self.put("measurement", self.codec.pack_measurement(measured, 0))
-
-    def command(self, sample: int) -> None:
-        value = np.array([1e-5 * sample])
-        self.put("command", self.codec.pack_command(Command(sample, value, value), 0))
-
-    def commands(self) -> list[tuple[int, int]]:
-        """Return samples and flags of the Commands that a compensator sends now."""
-        sent = self.node.interposer.sent["command"]
-        before = len(sent)
-        while self.node.work() or self.node.work():  # a late Command is sent at the second call
-            pass
-        commands = [self.codec.unpack_command(data)[0] for data in sent[before:]]
-        return [(command.sample, command.flags) for command in commands]
-
-
 @pytest.fixture
-def exhausted(by_hand, clock) -> Iterator[Node]:
+def exhausted(by_hand, clock) -> Iterator[Compensator]:
     """A compensator that has bridged as many samples as it may."""
     with by_hand.node("compensator", clock=clock, pace="realtime", overrides=PAUSES) as node:
-        compensator = Node(node)
-        compensator.target(0)
-        compensator.target(1)
+        compensator = Compensator(by_hand, node)
+        compensator.target(0, 1)
         for sample in range(LONGEST + 1):
             compensator.measurement(sample)
-            compensator.commands()
+            compensator.work()
             clock.now = node.deadline or clock.now
-            compensator.commands()
+            compensator.work()
         assert node.stage.bridged == LONGEST
         yield compensator
 
@@ -440,45 +407,38 @@ def test_compensator_waits_for_target_without_timeout(exhausted, clock):
     exhausted.measurement(LONGEST + 1)
     for _ in range(100):
         clock.now += PERIOD
-        assert exhausted.commands() == []
+        assert exhausted.work() == []
     assert exhausted.node.deadline is None, "only messages wake it up"
-    for step in range(2, LONGEST + 3):
-        exhausted.target(step)
-    assert exhausted.commands() == [(LONGEST + 2, 0)]
+    exhausted.target(*range(2, LONGEST + 3))
+    assert exhausted.work() == [(LONGEST + 2, 0)]
     exhausted.measurement(LONGEST + 2, FLAG_SLOWED)
     exhausted.target(LONGEST + 3)
-    assert exhausted.commands() == [(LONGEST + 3, 0)]
+    assert exhausted.work() == [(LONGEST + 3, 0)]
 
 
 def test_compensator_stops_waiting_when_rig_has_tripped(exhausted, clock):
     exhausted.measurement(LONGEST + 1)
-    assert exhausted.commands() == []
+    assert exhausted.work() == []
     exhausted.measurement(LONGEST + 2, FLAG_TRIPPED)
     clock.now += PERIOD
-    assert exhausted.commands() == []
+    assert exhausted.work() == []
     assert exhausted.node.last_sample == LONGEST + 2
 
 
 def test_rig_ticks_without_samples(by_hand, clock):
     options = {"clock": clock, "pace": "realtime", "peers": ["actuator"], "overrides": PAUSES}
     with by_hand.node("actuator", **options) as node:
-        rig = Node(node)
-        node.phase.to(Phase.READY)
-        node.work()
-        node.work()
-        assert node.running
+        rig = Rig(by_hand, node)
 
         def turn() -> list[Measurement]:
-            sent = node.interposer.sent["measurement"]
-            before = len(sent)
-            node.work()
+            before = len(sent(node, "measurement"))
             if node.slack is not None:
                 clock.now = max(clock.now, node.pacer.due)
-                node.tick()
-            return [rig.codec.unpack_measurement(data)[0] for data in sent[before:]]
+            rig.turn()
+            return sent(node, "measurement")[before:]
 
         for sample in range(1, 5):
-            rig.command(sample)
+            rig.command(sample, 1e-5 * sample)
             turn()
         assert node.rig.sample == 4
         for _ in range(LONGEST):
@@ -491,12 +451,11 @@ def test_rig_ticks_without_samples(by_hand, clock):
         assert (node.rig.sample, node.rig.ticks) == (last, last + 50)
         measurements: list[Measurement] = []
         for sample in range(last + 1, last + 40):
-            rig.command(sample)
+            rig.command(sample, 1e-5 * sample)
             while node.rig.sample < sample:
                 measurements += turn()
         assert [measured.sample for measured in measurements] == list(range(last + 1, last + 40))
-        assert measurements[0].flags == FLAG_SLOWED
-        assert measurements[-1].flags == 0
+        assert (measurements[0].flags, measurements[-1].flags) == (FLAG_SLOWED, 0)
         assert node.counters()["slowed"] == sum(measured.flags == FLAG_SLOWED for measured in measurements)
         assert node.pacer.missed == 0
 
@@ -512,7 +471,7 @@ def test_slow_step_does_not_delay_next_step(by_hand, clock):
 
         node.stage.next = slow
         began = clock.now
-        Node(node).measurement(0)
+        by_hand.put_sample(node, "measurement", measurement(0))
         node.work()
         assert len(node.interposer.sent["target"]) == 2
         assert node.rests

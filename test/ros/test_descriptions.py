@@ -62,8 +62,7 @@ def test_nodes_share_parameters_and_peers(record):
     first = nodes[INTEGRATOR].parameters
     for role, node in nodes.items():
         shared = {name: node.parameters[name] for name in COMMON}
-        assert shared == {name: first[name] for name in COMMON}
-        assert shared["peers"] == list(nodes)
+        assert (shared, shared["peers"]) == ({name: first[name] for name in COMMON}, list(nodes))
         assert set(node.parameters) - COMMON == SPECIAL.get(role, set())
     check_partners(list(nodes.values()))
 

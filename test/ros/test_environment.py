@@ -111,9 +111,6 @@ def test_installed_middleware_is_detected_by_index_or_library(
     assert invalid_variables(home | {"RMW_IMPLEMENTATION": "rmw_two_cpp"}) == ["RMW_IMPLEMENTATION"]
 
 
-# Discovery servers
-
-
 @contextmanager
 def open_port(kind: int = socket.SOCK_DGRAM) -> Iterator[int]:
     with closing(socket.socket(socket.AF_INET, kind)) as server:

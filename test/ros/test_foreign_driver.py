@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from programs import begun
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
@@ -49,13 +50,7 @@ def rig(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     with ExitStack() as stack:
 
         def popen(*arguments: str, **variables: str) -> subprocess.Popen[str]:
-            process = subprocess.Popen(
-                [sys.executable, *arguments],
-                env=environment | variables,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+            process = begun([sys.executable, *arguments], env=environment | variables)
             stack.callback(process.wait)
             stack.callback(process.kill)
             return process

@@ -364,8 +364,6 @@ def test_messages_are_held_only_for_neighbours() -> None:
             node.destroy_node()
 
 
-# -- a subscriber in another process ----------------------------------------------------------------------
-
 DEPTH = 12_000
 """Messages that the subscriber may be behind: in lockstep no node waits for it."""
 SUBSCRIBE = f"""

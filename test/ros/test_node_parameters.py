@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from programs import completed
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
@@ -310,9 +310,7 @@ def test_invalid_override_is_refused(name: str, value: Any, parts: tuple[str, ..
 def test_process_with_changed_stream_exits_with_code_2(arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "rths_nodes.app.node", "actuator", "--ros-args", "-p", f"scenario:={NAME}"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    result = subprocess.run(
-        [*command, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    result = completed([*command, *arguments], env=environment, timeout=60)
     assert result.returncode == 2
     assert mentions(result.stderr, *parts)
     assert "Traceback" not in result.stderr

@@ -175,9 +175,6 @@ def test_cleanup_forgets_test_and_configure_forgets_cause() -> None:
     assert (machine.now, machine.ended, machine.exit_code, machine.problem) == (Phase.UNCONFIGURED, False, 0, "")
 
 
-# -- Measurements and deferred sends ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("samples", "taken", "reasons"),
     [

@@ -383,8 +383,7 @@ def test_recording_has_all_sent_messages(host, end, tmp_path):
         progress=lambda sample, samples: progress.append(sample),
         interrupted=lambda: end == "held" and bool(progress) and progress[-1] > 200,
     )
-    assert report.outcome == end
-    assert report.notes == []
+    assert (report.outcome, report.notes) == (end, [])
     recording = bag.read(tmp_path / "run")
     assert (recording.information["gaps"], recording.information["silent"]) == ("0", "")
     sent = {}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import begun
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
@@ -41,14 +41,7 @@ AXES = tuple(f"story_{number}/axis" for number in (1, 2, 3))
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "rths_nodes.app.node", "rig", *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return begun([sys.executable, "-m", "rths_nodes.app.node", "rig", *arguments], cwd=folder)
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, str, str]:

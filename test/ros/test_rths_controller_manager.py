@@ -222,8 +222,7 @@ def test_rig_file_matches_parameters_of_controller() -> None:
     assert receiver["emulator"] is rig["port"]["emulator"] is True
     limits, expected = receiver["axes"]["bench"]["limits"], rig["axes"]["bench"]["limits"]
     assert [limits[name] for name in ("stroke", "velocity")] == [expected["stroke"], expected["velocity"]]
-    assert limits["force"] == float(expected["force"])
-    assert limits["acceleration"] == expected["deceleration"]
+    assert (limits["force"], limits["acceleration"]) == (float(expected["force"]), expected["deceleration"])
 
 
 def test_names_in_files_match_code() -> None:
@@ -404,8 +403,7 @@ class TestMockHardware:
         assert manager.switch("deactivate") == 0
         assert manager.switch("activate") == 0
         again = Line().open()
-        assert again.reason == 0
-        assert again.command == held.command
+        assert (again.reason, again.command) == (0, held.command)
 
     def test_silence_brakes_joints_together_within_acceleration(self, start: Start) -> None:
         urdf = URDF

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from programs import begun, child_environment
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
@@ -25,13 +25,8 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "look_on"
 
 
 def start(name: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(EXAMPLES / name), *arguments],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    return begun(command, env=child_environment(PYTHONUNBUFFERED="1"), stderr=subprocess.STDOUT)
 
 
 def output_of(program: subprocess.Popen[str]) -> str:

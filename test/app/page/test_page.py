@@ -34,6 +34,7 @@ from page_of_test import (
     until,
     viewer,
 )
+from programs import begun
 
 from rths_nodes.app.page import process
 from rths_nodes.app.page.process import PATIENCE_S, page_beside
@@ -302,13 +303,7 @@ def test_all_processes_of_an_open_page_end_at_once() -> None:
 
 def test_run_serves_its_page_until_it_ends(tmp_path: Path) -> None:
     options = ("--page", "--page-port=0", "--pace=realtime", "--set=duration=60", f"--record={tmp_path / 'run'}")
-    running = subprocess.Popen(
-        [*RTHS, "run", "chen_ricles_2010", *options],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    running = begun([*RTHS, "run", "chen_ricles_2010", *options], stdin=subprocess.DEVNULL)
     address = running.stderr.readline().split()[-1]
     until(address, "RUNNING")
     assert post(address, STOP)[1]["confirmed"]

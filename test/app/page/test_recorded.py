@@ -61,8 +61,7 @@ def test_replay_shows_the_outcome_and_has_no_stop(recording: tuple[Path, Run]) -
     with page_of_recording(folder) as (address, _):
         situation = get(address)
         assert (situation["run"]["state"], situation["run"]["scenario"]) == ("FINISHED", "three_independent_axes")
-        assert situation["run"]["sample"] == run.scenario.samples
-        assert situation["recorded"] == str(folder)
+        assert (situation["run"]["sample"], situation["recorded"]) == (run.scenario.samples, str(folder))
         assert post(address, b'{"kind": "stop"}')[0] == 404
 
 

@@ -125,8 +125,7 @@ def aborted_rung(runner: ProcedureRunner) -> RungRecord:
     record = procedure.read(runner.folder)
     (rung,) = [entry for entry in record.rungs if entry.name == "g"]
     run = read_run(runner.folder / rung.recording)
-    assert rung.outcome == "failed"
-    assert rung.samples == len(run.time) - 1
+    assert (rung.outcome, rung.samples) == ("failed", len(run.time) - 1)
     (row,) = record.specimen.history
     assert row["displacement"]["story_1"] == pytest.approx(abs(run.displacement).max())
     assert row["displacement"]["story_1"] > 0.0

@@ -19,7 +19,7 @@ from c_compiler import needs_compiler
 from command_fixtures import RunCommand
 from emulated_bench import free_port
 from messages import mentions
-from programs import RTHS, killed, wait_for_journal
+from programs import RTHS, begun, killed, wait_for_journal
 
 import rths_nodes
 from rths_nodes.loop.procedure_record import ProcedureRecord, SpecimenRecord
@@ -75,14 +75,11 @@ def start_test(
     """Start ``rths test`` without a terminal; answers that are None are omitted."""
     answers = {key: value for key, value in (ANSWERS | changed).items() if value is not None}
     (folder / "answers.yaml").write_text(yaml.safe_dump(answers))
-    return subprocess.Popen(
+    return begun(
         [*RTHS, "test", NAME, *options, "--answers", "answers.yaml"],
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
     )
 
 
@@ -143,8 +140,7 @@ def test_levels_ratios_and_hashes_are_recorded(on_simulator: Result) -> None:
 
 
 def test_simulator_does_not_load_the_specimen(on_simulator: Result) -> None:
-    assert on_simulator.record.simulated == "simulated"
-    assert on_simulator.record.specimen.history == []
+    assert (on_simulator.record.simulated, on_simulator.record.specimen.history) == ("simulated", [])
     peaks = {rung.name: rung.peaks["story_1"]["displacement"] for rung in on_simulator.record.rungs}
     assert peaks["g"] > 2.0 * peaks["d"]
 
@@ -170,7 +166,7 @@ def test_all_rungs_finish_over_udp(tmp_path: Path, environment: dict[str, str]) 
     """Against an emulator in another process, in lockstep."""
     options = ["--rig", "bench_udp", "--set=duration=1", *SLOW, f"--set=port.port={free_port()}"]
     command = [*RTHS, "emulate", NAME, *options]
-    started = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    started = begun(command, stderr=None, cwd=tmp_path, env=environment)
     with killed(started) as emulator:
         assert "emulated at" in emulator.stdout.readline()
         bounds = dict.fromkeys("bcdefg", 1.0)

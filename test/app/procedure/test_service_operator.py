@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from programs import RTHS
+from programs import RTHS, begun
 from terminal import Terminal
 
 from rths_nodes.loop.procedure_record import SOCKET, ProcedureRecord
@@ -36,14 +36,8 @@ class GuidedTest:
         (folder / "answers.yaml").write_text(yaml.safe_dump(answers | {"rungs": list(rungs)}))
         options = ("--rig=bench.yaml", "--set=duration=0.2", "--no-report", "--answers=answers.yaml", "--socket")
         self.folder = folder
-        self.test = subprocess.Popen(
-            [*RTHS, "test", "chen_ricles_2010", *options],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        command = [*RTHS, "test", "chen_ricles_2010", *options]
+        self.test = begun(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stderr=None)
         self.first_line = self.test.stdout.readline()
         self.terminal = Terminal([sys.executable, str(PROGRAM)], folder, environment)
 

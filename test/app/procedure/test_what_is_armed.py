@@ -218,24 +218,16 @@ def test_file_replaced_before_the_test_is_refused(kind: str, tmp_path: Path) -> 
         conducted(tmp_path, scenario, ladder)
 
 
-@pytest.mark.parametrize("path", ["motion.txt", "~/motion.txt", "./motion.txt"])
+@pytest.mark.parametrize("path", ["motion.txt", "~/motion.txt", "./motion.txt", "model.yaml"])
 def test_hash_covers_content_of_a_file_in_set(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    hashes = set()
+    kind, hashes = "model of the rig" if path == "model.yaml" else "ground motion", set()
+    name, write, overrides = KINDS[kind]
     for scale in (1.0, 3.0):
-        motion(tmp_path / "motion.txt", scale)
-        hashes.add(files.load(NAME, [f"ground_motion.file={path}", "ground_motion.unit=m/s^2"]).whole_hash())
-    assert len(hashes) == 2
-
-
-def test_hash_covers_content_of_a_model_in_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    hashes = set()
-    for scale in (1.0, 2.0):
-        model(tmp_path / "model.yaml", scale)
-        scenario = files.load(NAME, ["compensator={type: identified_inverse, model: model.yaml}"])
-        assert scenario.compensator.model == str(tmp_path / "model.yaml")
+        write(tmp_path / name, scale)
+        scenario = files.load(NAME, [override.format(file=path) for override in overrides])
+        assert kind == "ground motion" or scenario.compensator.model == str(tmp_path / path)
         hashes.add(scenario.whole_hash())
     assert len(hashes) == 2
 

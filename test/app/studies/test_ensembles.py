@@ -80,8 +80,7 @@ def test_like_key_with_changed_sign_is_refused() -> None:
 def test_drawn_scenario_and_recording_store_values(tmp_path: Path) -> None:
     drawn = plants(scattered(), 7, 1)[-1]
     scenario = drawn.of(scattered())
-    assert scenario.name == "chen_ricles_2010.plant_7"
-    assert scenario.scatter == {}
+    assert (scenario.name, scenario.scatter) == ("chen_ricles_2010.plant_7", {})
     rths_nodes.run(scenario, record=tmp_path / "run")
     for stored in (scenario, rths_nodes.read(tmp_path / "run").scenario):
         assert stored.axes["story_1"].actuator.alpha == drawn.values[ACTUATOR]

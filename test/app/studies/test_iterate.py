@@ -386,9 +386,6 @@ def test_bounds_apply_to_each_axis() -> None:
     assert [text[:7] for text in corrections.beyond_elastic(2, planned, {"a": 2.0, "b": 10.1})] == ["axes.a:"]
 
 
-# History files
-
-
 def test_history_is_stored_to_the_bit(tmp_path: Path) -> None:
     history = history_of(2, 0.01)
     history.save(tmp_path / "a.npz")

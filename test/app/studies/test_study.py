@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 from command_fixtures import RunCommand
 from messages import mentions, naming
+from programs import begun
 
 import rths_nodes
 from rths_nodes.app.cli import main
@@ -345,13 +345,7 @@ def test_killed_study_continues(tmp_path: Path, number: int) -> None:
     factors = SMALL["factors"] | {GAIN: {"grid": [0.0, 0.4, 5]}, ESTIMATE: {"list": [27, 29, 31]}}
     (tmp_path / "study.yaml").write_text(dump(SMALL | {"set": {"duration": 3.0}, "factors": factors}))
     command = ["study", str(tmp_path / "study.yaml"), "--out"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rths_nodes.app.cli", *command, str(tmp_path / "out"), "--jobs", "2"],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = begun([sys.executable, "-m", "rths_nodes.app.cli", *command, str(tmp_path / "out"), "--jobs", "2"])
     journal = tmp_path / "out" / NAME
     while not journal.exists() or journal.read_bytes().count(b"\n") < 4:
         assert process.poll() is None
