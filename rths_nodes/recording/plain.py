@@ -38,10 +38,10 @@ def write(path: Path, text: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(beside, path)
-    except OSError:
+    except OSError as error:
         with contextlib.suppress(OSError):
             beside.unlink()
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def text_of(record: object, version: int, head: str = "") -> bytes:
