@@ -89,7 +89,8 @@ def page_of_test(path: Path, word: str = "") -> Iterator[None]:
             yield
     except Exception as error:  # any figure may fail
         reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-        print(f"rths: {path}: could not be written ({reason}); repeat with rths report", file=sys.stderr)
+        remedy = "if the test was recorded, use rths report"
+        print(f"rths: {path}: could not be written ({reason}); {remedy}", file=sys.stderr)
 
 
 @contextmanager
