@@ -238,10 +238,12 @@ def show(out: Console, grid: Table) -> None:
         for grid_column in grid.columns
     )
     heads, *rows = zip(*cells, strict=True)
+    name = ""
     for first, *further in rows:
+        name = first or name  # tables show the name of a group once
         parts = (f"{head} {cell}".strip() for head, cell in zip(heads[1:], further, strict=True) if cell)
         line_text = ", ".join(grid_column.replace(" ", TOGETHER) for grid_column in parts)
-        print(folded(f"{heads[0]} {first}: {line_text}".lstrip(), hang=2))
+        print(folded(f"{heads[0]} {name}: {line_text}".lstrip(), hang=2))
 
 
 def _narrow(column: Column, measured: Callable[[RenderableType], Measurement]) -> None:
