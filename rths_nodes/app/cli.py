@@ -81,6 +81,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _complain(str(stop), stop.exit_code)
     except (RecordingError, PortError, ComponentError) as error:
         return _complain(str(error), ExitCode.FAILED)
+    except ImportError as error:  # also with a ROS 2 for another Python
+        remedy = f"install the package, or source the ROS 2 of Python {sys.version_info[0]}.{sys.version_info[1]}"
+        return _complain(f"import: {error}; {remedy}", ExitCode.FAILED)
     except OSError as error:
         return _complain(
             ": ".join(map(str, filter(None, (error.filename, error.strerror or error)))), ExitCode.FAILED

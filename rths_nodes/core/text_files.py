@@ -118,6 +118,10 @@ def replaced(path: Path) -> Iterator[Path]:
         if path.exists():
             shutil.copymode(path, beside)
         beside.replace(path)
+    except OSError as error:
+        if error.filename in (str(beside), beside):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
     finally:
         with contextlib.suppress(OSError):
             beside.unlink()

@@ -32,7 +32,7 @@ from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.timing import gathered
 from rths_nodes.recording import bag
-from rths_nodes.recording.run import Run, assembled, widths
+from rths_nodes.recording.run import ELSEWHERE, Run, assembled, widths
 
 Columns = dict[str, NDArray[Any]]
 
@@ -320,7 +320,9 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> object:
         return from_data(registry.load(family, kind, f"{path}.type").Params, values, path)
     except ConfigError as error:
         reason = "; ".join(error.problems)
-        if kind not in registry.names(family):
+        if kind == ELSEWHERE:
+            reason = "the recording was imported without a scenario; repeat rths import with --scenario"
+        elif kind not in registry.names(family):
             reason = f"the {family.replace('_', ' ')} {kind!r} is not installed here"
         return recorded(family, kind, values, reason)
 

@@ -367,6 +367,8 @@ def test_stability_returns_frequency_responses() -> None:
     rig = loop.bode(frequency)
     assert rig.shape == (50, 1, 1)
     assert loop.nyquist(frequency).shape[0] == 50
+    assert loop.bode(0.5)[0] == pytest.approx(rig[0])
+    assert len(loop.nyquist(0.5)) == 1
     delay = -np.angle(rig[0, 0, 0]) / (2.0 * np.pi * frequency[0])
     assert delay == pytest.approx(loop.delay, rel=0.02)
     assert loop.critical_delay is not None

@@ -419,6 +419,25 @@ def test_result_is_printed_when_disk_is_full(
     assert mentions(err, "rths", full)
 
 
+@pytest.mark.parametrize("package", ["matplotlib", "rclpy._rclpy_pybind11"])
+def test_missing_package_is_named_without_traceback(
+    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read_run(path: str) -> None:
+        raise ModuleNotFoundError(f"No module named {package!r}")
+
+    monkeypatch.setattr("rths_nodes.app.commands.recordings.read_run", read_run)
+    assert main(["report", "rec", "--out", "page.html"]) == ExitCode.FAILED
+    err = capsys.readouterr().err
+    assert err.startswith("rths: ")
+    assert mentions(err, package, "install")
+
+
+def test_name_without_suffix_suggests_file(refusal: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").touch()
+    assert mentions(refusal("run", "mine"), "mine", "no such file", "mine.yaml")
+
+
 @pytest.mark.parametrize(
     ("named", "message"),
     [(["rec"], naming("rths", "rec", "Input/output")), ([], r"\Arths: Input/output error\n\Z")],

@@ -65,7 +65,7 @@ def test_new_package_has_required_files(
     assert tomllib.loads(project)["project"]["optional-dependencies"] == {"test": ["pytest"]}
     assert mentions(readme := (folder / "README.md").read_text(), "pip", "install", ".[test]")
     assert (f"rths check {kind}.of_mine" in readme) == (kind != "port")
-    assert mentions(refusal(*command), "made", "already")
+    assert mentions(refusal(*command), "made", "already", "choose another")
 
 
 def test_new_scenario_runs(tmp_path: Path, output: RunCommand) -> None:
@@ -74,11 +74,14 @@ def test_new_scenario_runs(tmp_path: Path, output: RunCommand) -> None:
 
 
 @pytest.mark.parametrize(("kind", "source"), [("scenario", "marths_2023"), ("rig_file", "bench_udp")])
-def test_new_file_copies_its_source(kind: str, source: str, tmp_path: Path) -> None:
+def test_new_file_copies_its_source(
+    kind: str, source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "files"
     path, command = folder / "mine.yaml", ["new", kind, "mine", str(folder), "--from", source]
     with largest_file(100):
         assert cli.main(command) == 1  # leaves no part of the file, which a second attempt would refuse
+    assert capsys.readouterr().err.startswith(f"rths: {path}: ")
     assert cli.main(command) == 0
     assert path.read_text().startswith(f"# yaml-language-server: $schema={kind}.schema.json\n")
     assert json.loads((folder / f"{kind}.schema.json").read_text())["title"].startswith("rths_nodes")
@@ -126,6 +129,7 @@ def test_rig_file_without_terminal_is_refused(tmp_path: Path, refusal: RunComman
         (["specimen", "class"], ("keyword", "Python")),
         (["port", "signal"], ("name", "signal")),
         (["port", "test"], ("name", "test")),
+        (["compensator", "numpy"], ("name", "numpy", "another")),
         (["compensator", "of_mine", "--from", "inverse"], ("--from", "scenario", "rig_file")),
     ],
 )

@@ -241,6 +241,15 @@ def test_tables_keep_all_words_at_any_width(monkeypatch: pytest.MonkeyPatch) -> 
         assert set(words) <= set(re.findall(r"c\d+y*", out.getvalue()))
 
 
+def test_narrow_terminal_repeats_name_of_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = Table("variant", *(f"head{number}" for number in range(9)))
+    for name, value in (("c", "one"), ("", "two")):
+        grid.add_row(name, *[value] * 9)
+    monkeypatch.setattr(sys, "stdout", out := io.StringIO())
+    show(Console(file=out, width=40), grid)
+    assert out.getvalue().count("variant c: head0") == 2
+
+
 LINE = "the delay may grow from 27.34 ms to 103 ms"
 FOLDED = ["  the delay may grow from", "    27.34 ms to 103 ms"]
 

@@ -114,7 +114,7 @@ def test_low_pass_scale_and_relative() -> None:
         ({"history": {"t": TIME, "x": MOVED[:-1]}}, ("equal length", f"t {SAMPLES}")),
         ({"history": {"t": TIME, "x": MOVED}, "low_pass": 600.0}, ("low_pass = 600 Hz", "< 512 Hz")),
         ({}, ("exactly one of", "integrator.history")),
-        ({"history": "/nowhere/x.csv"}, ("/nowhere/x.csv",)),
+        ({"history": "/nowhere/x.csv"}, ("/nowhere/x.csv", "(No such file")),
         ({"history": {"t": TIME, "x": MOVED + 1e-3 * np.resize([0.0, 1.0], SAMPLES)}, "relative": True},
          ("m/s at", "limits.velocity = 10 m/s")),
         ({"displacement": {"type": "none"}, "scale": 0.5}, ("integrator.scale", "left out", "displacement")),

@@ -146,7 +146,7 @@ def test_text_without_scenario_is_fitted_but_not_computed_again(
     capsys.readouterr()
     assert rths("estimate", record, "--set", "ramp.type=linear") == 2
     message = capsys.readouterr().err
-    assert mentions(message, "unknown", "elsewhere")
+    assert mentions(message, "imported", "--scenario")
     assert rths(*arguments) == 2
     assert "imported" in capsys.readouterr().err
 

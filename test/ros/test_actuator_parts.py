@@ -128,6 +128,7 @@ def test_rig_is_armed_when_node_and_peers_are_ready(start: ArmingBench) -> None:
 
 def test_different_scenario_is_refused_immediately(start: ArmingBench) -> None:
     reason = "monitor has another scenario or run id than actuator: its hash is none instead of abc (frame)"
+    reason += ". If another test is running, choose another namespace or ROS_DOMAIN_ID"
     assert start.refusal(status("monitor", ready=False, scenario_hash="")) == (reason, 2)
     assert start.arming.farewell == course.FOUND_S, "the peers must receive the refusal"
 

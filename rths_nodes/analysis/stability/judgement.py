@@ -223,25 +223,25 @@ class Judgement:
     def bode(self, frequency: Array) -> NDArray[np.complex128]:
         """Return the ratio of displacement to target of the compensated rig, ``(n, n_axes, n_axes)``.
 
-        ``frequency`` is ``(n,)`` Hz.
+        ``frequency`` is ``(n,)`` Hz, or a number (n = 1).
 
         >>> import rths_nodes
         >>> rig = rths_nodes.stability("chen_ricles_2010").bode([0.1, 10.0])
         >>> [f"{abs(gain):.2f}" for gain in rig[:, 0, 0]]
         ['1.00', '0.64']
         """
-        return self.loop.rig(2.0 * np.pi * np.asarray(frequency, float))
+        return self.loop.rig(2.0 * np.pi * np.atleast_1d(np.asarray(frequency, float)))
 
     def nyquist(self, frequency: Array) -> NDArray[np.complex128]:
         """Return the eigenvalues of the open loop, ``(n, m)``. The critical point is -1.
 
-        ``frequency`` is ``(n,)`` Hz.
+        ``frequency`` is ``(n,)`` Hz, or a number (n = 1).
 
         >>> import rths_nodes
         >>> rths_nodes.stability("chen_ricles_2010").nyquist([0.1, 10.0]).shape
         (2, 1)
         """
-        loop = self.loop.open_loop(2j * np.pi * np.asarray(frequency, float))
+        loop = self.loop.open_loop(2j * np.pi * np.atleast_1d(np.asarray(frequency, float)))
         return np.linalg.eigvals(loop).astype(np.complex128)
 
     def margins(self) -> list[str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import keyword
 import re
@@ -67,11 +68,12 @@ def new_command(options: arguments.Options) -> None:
         raise ConfigError(
             f"name = {name!r}: a {kind} with this name exists; names in use: {', '.join(registry.names(kind))}"
         )
-    if name in sys.stdlib_module_names or name in TAKEN:
+    spec = importlib.util.find_spec(name)  # pip would replace an installed package
+    if name in sys.stdlib_module_names or name in TAKEN or (spec and spec.origin):
         raise ConfigError(f"name = {name!r}: Python has a module with this name; choose another name")
     folder = Path(options.folder or name)
     if folder.exists():
-        raise ConfigError(f"{folder}: exists already")
+        raise ConfigError(f"{folder}: exists already; choose another folder")
     has_test = (resource(*TEMPLATES, kind) / f"{TEST}.tmpl").exists()
     files = {
         folder / "pyproject.toml": "package/pyproject.toml",
@@ -119,7 +121,7 @@ def _write(path: Path, template: str, values: dict[str, str]) -> None:
 def write_file(kind: str, name: str, folder: Path, source: str) -> None:
     path = folder / f"{name}.yaml"
     if path.exists():
-        raise ConfigError(f"{path}: exists already")
+        raise ConfigError(f"{path}: exists already; choose another name or folder")
     asked = not source and sys.stdin.isatty()
     if asked and kind == SCENARIO:
         source = _ask(

@@ -89,7 +89,8 @@ def page_of_test(path: Path, word: str = "") -> Iterator[None]:
             yield
     except Exception as error:  # any figure may fail
         reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-        print(f"rths: {path}: could not be written ({reason}); repeat with rths report", file=sys.stderr)
+        remedy = "if the test was recorded, use rths report"
+        print(f"rths: {path}: could not be written ({reason}); {remedy}", file=sys.stderr)
 
 
 @contextmanager
@@ -243,10 +244,12 @@ def show(out: Console, grid: Table) -> None:
         for column in grid.columns
     )
     heads, *rows = zip(*cells, strict=True)
+    name = ""
     for first, *further in rows:
+        name = first or name  # tables show the name of a group once
         parts = (f"{head} {cell}".strip() for head, cell in zip(heads[1:], further, strict=True) if cell)
         line_text = ", ".join(grid_column.replace(" ", TOGETHER) for grid_column in parts)
-        print(folded(f"{heads[0]} {first}: {line_text}".lstrip(), hang=2))
+        print(folded(f"{heads[0]} {name}: {line_text}".lstrip(), hang=2))
 
 
 def _narrow(column: Column, measured: Callable[[RenderableType], Measurement]) -> None:

@@ -20,6 +20,7 @@ from rths_nodes.analysis.identification.from_recording import AxisModel, axis_mo
 from rths_nodes.analysis.units import MM, plain
 from rths_nodes.app import hosts
 from rths_nodes.app.studies.engine import chosen
+from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, Problems, show
 from rths_nodes.laboratory.force_control import NODES
 from rths_nodes.loop.options import AUTO
@@ -180,6 +181,7 @@ def predict(run: Run, changes: Overrides, engine: str = AUTO) -> Prediction:
     or ``engine`` are invalid.
     """
     where = chosen(1, engine=engine)
+    registry.class_of("integrator", run.scenario.integrator)  # refuses an imported test without a scenario
     check(changes, run.scenario)
     models = axis_models(run)
     base = simulated_rig(run.scenario, models)

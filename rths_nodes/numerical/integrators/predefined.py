@@ -31,7 +31,7 @@ from rths_nodes.core.parameters import (
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.tables import LENGTHS, TIMES, Placed, Table, column, column_class, even_step
-from rths_nodes.core.text_files import read_head, version_of
+from rths_nodes.core.text_files import read_head, reason, version_of
 from rths_nodes.mechanics import history
 from rths_nodes.numerical.integrators.dynamics import Moved, Stepped
 
@@ -266,7 +266,7 @@ def _is_archive(file: str) -> bool:
     try:
         return read_head(Path(file).expanduser(), len(ARCHIVE)) == ARCHIVE
     except (OSError, ValueError) as error:
-        raise ConfigError(f"history = {show(file)}: cannot be read ({error})") from None
+        raise ConfigError(f"history = {show(file)}: cannot be read ({reason(error)})") from None
 
 
 @lru_cache(maxsize=2)

@@ -541,7 +541,8 @@ class Arming:
             if status["scenario_hash"] != mine:
                 raise StartRefused(
                     f"{node} has another scenario or run id than {names.ACTUATOR}: its hash is "
-                    f"{status['scenario_hash'] or 'none'} instead of {mine} ({self._settings.scenario.name})"
+                    f"{status['scenario_hash'] or 'none'} instead of {mine} ({self._settings.scenario.name}). "
+                    f"If another test is running, choose another namespace or {environment.DOMAIN}"
                 )
 
     def _check_timeout(self, missing: Sequence[str]) -> None:
