@@ -30,9 +30,9 @@ _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
 T = TypeVar("T")
 Indices = NDArray[np.intp]
 STILL = 0.1
-"""Largest motion in a window that counts as rest, relative to the largest motion in any window."""
+"""Ratio of the motion in a window to the largest motion in any window, below which a window is at rest."""
 CYCLES, LEAST = 3.0, 4
-"""``CYCLES``: number of periods in a window. ``LEAST``: smallest number of windows."""
+"""``CYCLES``: number of periods in a window. ``LEAST``: smallest permitted number of windows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +59,8 @@ class Histories:
 class Windowed:
     """Delay and amplitude of a test in ``m`` windows of ``length`` s.
 
-    ``delay`` (s, positive if late) and ``amplitude`` (measured displacement over target) are ``(m, n_axes)``. Both
-    are NaN if the target is at rest in a window. ``time`` (s) is the middle of each window, ``(m,)``.
+    ``delay`` (s, positive if late) and ``amplitude`` (ratio of measured displacement to target) are ``(m,
+    n_axes)``. Both are NaN if the target rests in a window. ``time`` (s) is the middle of each window, ``(m,)``.
     """
 
     time: Array
@@ -133,7 +133,7 @@ class Evaluation:
 
     @cached_property
     def counted(self) -> Indices:
-        """Numbers of the evaluated samples: the longest complete stretch without soft start and safe stop."""
+        """Numbers of the evaluated samples: the longest interval without gap, soft start and safe stop."""
         run = self.run
         complete = np.isfinite(run.target + run.displacement + run.force).all(axis=1)
         tested = np.arange(len(run.flags)) >= self.first_sample
@@ -270,7 +270,7 @@ class Evaluation:
 
     @cached_property
     def windowed(self) -> Windowed | None:
-        """Frequency evaluation in half-overlapping windows of ``CYCLES`` periods; None if these are too few."""
+        """Frequency evaluation in half-overlapping windows of ``CYCLES`` periods; None for too few windows."""
         samples, dt = self.counted, self.scenario.dt
         target, measured = self.run.target[samples], self.run.displacement[samples]
         if len(samples) < 2:
@@ -332,7 +332,7 @@ def experimental_force(evaluation: Evaluation) -> Array:
 
 
 def energies(evaluation: Evaluation) -> dict[str, Array]:
-    """Return the energy of each part, ``(m,)`` J, at steps 0, 1, ..., without energies missing from the recording.
+    """Return each available energy by name, ``(m,)`` J, at steps 0, 1, ...
 
     The terms of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a) are integrated over the displacement by the
     trapezoidal rule. r is the computed and r_e the measured restoring force. The kinetic energy follows from the

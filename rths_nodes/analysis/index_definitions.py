@@ -13,8 +13,8 @@ from rths_nodes.analysis.units import MM, MM2, MS
 class Kind(NamedTuple):
     """Recorded index.
 
-    ``key`` is the name in the metrics. Tables display the value times ``factor`` in ``unit``. ``name`` is the name
-    in studies; it is empty if studies lack the index. ``signed`` is true if the sign is meaningful.
+    ``key`` is the name in the metrics, ``name`` the name in studies; ``name`` is empty if studies lack the index.
+    Tables display the value times ``factor`` in ``unit``. ``signed`` is true if the sign is meaningful.
     """
 
     title: str
@@ -125,7 +125,7 @@ RESPONSE = {
     "response": ("Displacement", "displacement"),
     "acceleration": ("Absolute acceleration", "acceleration"),
 }
-"""Title and key of response errors (%), by the beginning of their names; a degree of freedom follows."""
+"""Title and key of response errors (%), by the prefix of the name; a degree of freedom follows."""
 
 
 class Definition(NamedTuple):

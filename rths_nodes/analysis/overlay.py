@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several tests on one time axis, their differences from the first test, and the differences between two rungs.
+"""Comparison of tests on a common time axis with the first test, and of two rungs.
 
 The time axis is the structure's time from the end of the soft start. Histories are interpolated linearly at the
 times of the first test.
@@ -73,10 +73,10 @@ class Aligned:
 
 
 class Difference(NamedTuple):
-    """Difference of a history from the first test, in ``unit``.
+    """Difference of a history from the first test's history, in ``unit``.
 
     ``rms`` and ``largest`` are the rms and the largest difference, which occurs ``at`` (s). The shares are
-    relative to the rms and the peak of the first test. They are NaN if the first history is zero.
+    relative to the rms and the peak of the first history, or NaN if it is zero.
     """
 
     rms: float
@@ -123,7 +123,7 @@ def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
 
 
 def on_times(time: Array, time_of_values: Array, values: Array) -> Array:
-    """Return ``values`` at ``time``; NaN outside ``time_of_values`` and next to NaN. Times must increase."""
+    """Interpolate ``values`` at ``time``: NaN outside ``time_of_values`` and next to NaN. Times must increase."""
     n = min(len(time), len(time_of_values))
     if n and np.allclose(time[:n], time_of_values[:n], rtol=0.0, atol=EQUAL):
         return np.append(values[:n], np.full(len(time) - n, np.nan))
@@ -144,7 +144,7 @@ def _share(part: float, total: float) -> float:
 
 
 def names(paths: Sequence[Sequence[str]]) -> list[str]:
-    """Return the shortest distinct ends of ``paths``, which are split into parts. Equal paths are numbered."""
+    """Return the shortest distinct ends of ``paths`` (tuples of components). Equal paths are numbered."""
     for length in range(1, max(map(len, paths)) + 1):
         shortened = ["/".join(parts[-length:]) for parts in paths]
         if len(set(shortened)) == len(shortened):
@@ -156,10 +156,10 @@ def names(paths: Sequence[Sequence[str]]) -> list[str]:
 def rung_differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
     """Return the relative differences between two runs after the soft start.
 
-    The runs are compared at the integration steps, which do not depend on the time ratio. A replayed history has a
-    step in each sample, so runs with the same time ratio are compared at the longer of their steps. Histories are
-    divided by the level, because the response of a linear test is proportional to the level. The keys are
-    ``displacement of AXIS`` and ``force of AXIS``. A difference is NaN if the axis moved only in ``run``.
+    The runs are compared at the integration steps, which do not depend on the time ratio. A replayed history has
+    a step in each sample; runs with the same time ratio are therefore compared at the longer of their steps.
+    Histories are divided by the level, because the response of a linear test is proportional to the level. The
+    keys are ``displacement of AXIS`` and ``force of AXIS``. A difference is NaN if the axis moved only in ``run``.
     """
     runs = run, before
     samples = [one.scenario.samples_per_step for one in runs]

@@ -59,13 +59,13 @@ MARTHS_2023: dict[str, tuple[str, ...]] = {
     "J10": ("peak_x_2_percent", "peak_theta_2_percent", "peak_x_3_percent", "peak_theta_3_percent"),
 }
 NODE = (26, 20)
-"""Positions of x and theta of the driven node among the multi-axial benchmark's degrees of freedom."""
+"""Indices of the driven node's x and theta among the multi-axial benchmark's degrees of freedom."""
 STORIES = {"x_2": 25, "theta_2": 21, "x_3": 12, "theta_3": 2}
 ORDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "rths_benchmark_2020": BENCHMARK_2020,
     "marths_2023": {CODE: tuple(name for names in MARTHS_2023.values() for name in names)},
 }
-"""Names of the indices, J1 first, by set and published order. A scenario names its set in ``indices``."""
+"""Names of the indices in order (J1 first), by set and publication. A scenario names its set in ``indices``."""
 BESIDE: Mapping[str, tuple[str, ...]] = {
     "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
@@ -132,8 +132,7 @@ def published_indices(evaluation: Evaluation) -> Published:
 
 
 Compute = Callable[[bool], dict[str, float]]
-"""Function that returns the indices of the measured displacement, or of the true displacement if it is called
-with true."""
+"""Function that returns the indices of the measured displacement or, for the argument true, of the true one."""
 
 
 def _multi_axial(evaluation: Evaluation, targets: Sequence[Scale]) -> Compute:
@@ -278,7 +277,7 @@ def share_of(part: float, total: float) -> float:
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
-    """Return the standard deviation and peak of ``error`` by index name, in % of ``scale``."""
+    """Return the standard deviation and peak of ``error`` by index name, in % of those in ``scale``."""
     shares = map(share_of, scale_of(error), scale)
     return {f"{before}{name}{after}_percent": share for name, share in zip(("rms", "peak"), shares, strict=True)}
 

@@ -4,7 +4,7 @@
 A linear structure, including its declared experimental part, is computed by exact steps of a first-order system.
 The loads vary linearly within a step. Degrees of freedom without mass are allowed.
 
-Otherwise, the setup couples numerical substructure and specimens exactly, without actuator, delay and ramp. The
+Otherwise, the setup couples numerical substructure and specimens exactly: no actuator, delay or ramp. The
 motion is integrated by the classical Runge-Kutta method, with steps halved until convergence.
 """
 
@@ -38,20 +38,20 @@ from rths_nodes.numerical.structures.restoring_forces import is_linear, trial_fo
 
 BLOCK = 64
 _displacements = Recent(2)
-"""Displacements cached for further tests with the same structure and ground motion."""
+"""Cached displacements, for other tests with the same structure and ground motion."""
 COARSEST = 0.5
 """Initial size of a step, as a phase angle of the fastest mode, rad."""
 FINEST = 4096
 """Largest number of Runge-Kutta steps in an integration step."""
 States = list[tuple[float, ...]]
 MODES = 40
-"""Number of modes in the reduction of a large structure, in addition to its static shapes."""
+"""Number of modes that a reduced large structure keeps, in addition to its static shapes."""
 IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}, "recording": {}}
 """Scenario keys without effect on the response of the whole structure."""
 
 
 class LinearResponse:
-    """Computes the motion of axes of a linear structure at the servo rate.
+    """Computes the motion of the axes of a linear structure at the servo rate.
 
     ``matrices`` are mass, damping and stiffness. ``axes`` ``(n_axes, n_dof)`` maps degrees of freedom to axes.
     """
@@ -197,7 +197,7 @@ class _Whole:
             registry.build("specimen", scenario.model_of(axis, "specimen")) for axis in scenario.axes
         ]
         tested, masses = structure.experimental_mass, [specimen.mass for specimen in self._specimens]
-        if any(masses) and not tested.any():  # mass not declared: use the specimens' mass at small rotations
+        if any(masses) and not tested.any():  # without a declared mass, use the specimens' mass at small rotations
             axes_of, forces_of = transformation(assembly)
             tested = forces_of @ np.diag(masses) @ axes_of
         self._inverse = np.linalg.inv(structure.mass + tested)

@@ -49,7 +49,7 @@ class Partition:
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
     """Return the partition of the structure. ``measured`` holds stiffnesses (N/m) of specimens by axis.
 
-    Raises ConfigError for a missing structure, or one with too many degrees of freedom.
+    Raises ConfigError if the structure is missing or has too many degrees of freedom.
     """
     structure = assembly.structure
     if structure is None:

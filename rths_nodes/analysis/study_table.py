@@ -17,7 +17,7 @@ from rths_nodes.analysis.units import rounded
 from rths_nodes.core.samples import Array
 
 FEW_LEVELS = 12
-"""Largest number of levels of a numeric factor that is not plotted as continuous."""
+"""Number of levels of a numeric factor above which it is plotted as continuous."""
 LOW, HIGH = 5.0, 95.0
 REFUSED, LOST = "refused", "lost"
 """Outcomes of runs without a test: the scenario was refused, or the process died."""
@@ -29,10 +29,10 @@ UNIT_BY_WORD = {"ms": "ms", "mm": "mm", "percent": "%"}
 
 
 class Spread(NamedTuple):
-    """Distribution of an index's magnitude in a group, or in one level of a factor within the group.
+    """Distribution of an index's magnitude in a group, or at one level of a factor within the group.
 
-    ``runs`` are the runs with a test. ``low`` and ``high`` are the 5th and 95th percentile. The magnitude of a
-    failed run is infinite.
+    ``runs`` is the number of runs with a test. ``low`` and ``high`` are the 5th and 95th percentile. The magnitude
+    of a failed run is infinite.
     """
 
     group: str
@@ -125,7 +125,7 @@ class StudyTable:
         return {label: np.array(row) for label, row in rows.items()}
 
     def spreads(self, index: str, factor: str = "") -> list[Spread]:
-        """Return the spread of an index in each group, or in each level of a factor within each group."""
+        """Return the spread of an index in each group, or at each level of a factor within each group."""
         size, failed = self.magnitudes(index), self.failed
         spreads = []
         for group, members in self.groups.items():
@@ -147,7 +147,7 @@ class StudyTable:
     def worst(self, index: str, count: int, group: str = "") -> list[int]:
         """Return at most ``count`` rows with the largest magnitudes of an index. Unfinished runs come first.
 
-        Only rows of ``group`` are considered, or all rows if ``group`` is empty.
+        The rows belong to ``group``, or to any group if ``group`` is empty.
         """
         rows = self.groups[group] if group else np.arange(len(self))
         size = np.where(self.finished, self.magnitudes(index), np.inf)[rows]
@@ -161,9 +161,9 @@ def magnitude(index: str, values: T) -> T:
 
 
 def percentile(size: Array, percent: float) -> float:
-    """Return a percentile of magnitudes, ignoring NaN: inf if it falls among failed runs, NaN if no run remains.
+    """Return a percentile of magnitudes, ignoring NaN: inf if it falls on a failed run, NaN if all are NaN.
 
-    Below the median, the percentile is rounded down to the value of a run, and above the median it is rounded up.
+    The percentile is the magnitude of a run: below the median the next lower one, above it the next higher one.
     """
     size = size[~np.isnan(size)]
     if not len(size):

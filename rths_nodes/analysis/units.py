@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Display of results: rounded and grouped numbers with engineering units, and options of figures in files.
+"""Display of results: rounded numbers with grouped digits and engineering units; options of figures in files.
 
 Reports and figures use typographic symbols. Tables in the terminal use ASCII. The drawing library is not imported.
 """
@@ -26,8 +26,8 @@ HOPS = (
     ("transport", "Transport between nodes, and waiting"),
     ("actuator", "Actuator: tick to Measurement"),
 )
-"""Parts of the loop, in order. Each part except ``transport`` is the work of one node. The mean of ``transport``
-is the mean time of the loop outside integrator and compensator."""
+"""Parts of the loop, in order. One node performs each part except ``transport``, whose mean is the loop's mean
+time outside integrator and compensator."""
 THIN, DASH = "\u202f", "–"
 """``THIN``: thousands separator. ``DASH``: dash for missing values."""
 _ASCII = {ord(DASH): "-", ord("−"): "-", ord(THIN): ""}

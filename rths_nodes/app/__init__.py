@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applications: command line, Python functions, studies, web page."""
+"""Applications: command line, Python functions, studies, and web page of a test."""

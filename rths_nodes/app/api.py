@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that ``import rths_nodes`` provides."""
+"""Functions of ``rths_nodes`` for Python programs and notebooks."""
 
 from __future__ import annotations
 

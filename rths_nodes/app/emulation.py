@@ -151,7 +151,7 @@ class Saboteur:
         return [came, *more]
 
     def frozen(self, sample: int) -> float:
-        """Return the number of ticks to freeze at tick ``sample``, 0 to infinity. Exit if ``DIE`` is due."""
+        """Return for how many ticks the rig freezes at ``sample``, 0 to infinity. Exit if ``DIE`` is due."""
         for plan in self._plans:
             if plan.sample == sample and plan.kind == DIE:
                 os._exit(1)
@@ -188,7 +188,7 @@ FACTORS = {BRAKING: ("acceleration", 0.5), HARD: ("acceleration", 2.0), STROKE: 
 FACTORS |= {VELOCITY: ("velocity", 2.0)}
 JUMP_M = 1e-3
 LONGEST_S = 9.9
-"""Longest possible timeout of a receiver's watchdog, s. ``rths_init`` refuses 10 s and more."""
+"""Longest timeout of a receiver's watchdog, s. ``rths_init`` refuses 10 s and more."""
 
 
 class Planted:
@@ -212,7 +212,7 @@ class Planted:
         return limits
 
     def waits(self, bridged: int, watchdog: int, dt: float) -> tuple[int, int]:
-        """Return the number of missing samples to bridge, and the number that ends the session."""
+        """Return the number of missing samples that are bridged, and the number that ends the session."""
         longest = int(LONGEST_S / dt)
         if ENDLESS in self._kinds:
             return longest, longest + 1
@@ -260,7 +260,7 @@ applies instead until the test computer closes the session."""
 LAG_S = 0.1
 """Allowed lag of an actuator, s: three times the largest lag of the package's actuators."""
 PERSISTENCE_S = 0.005
-"""Time for which force or tracking error must exceed its limit before the receiver stops the rig, s."""
+"""Time above the limit of force or tracking error after which the receiver stops the rig, s."""
 SLIPPED = "ticks by which its clock was late"
 """Name of the counter of missed ticks of this process. The rig rests during a missed tick."""
 IN_ORDER = 2
@@ -273,7 +273,7 @@ _SWITCHED = re.compile(r"(\w+) +(\w+)(?: *@ *(\+?)(\d{1,9}))?", re.ASCII)
 SWITCHING_S = 0.02
 """Time until a controller reports a new mode, s."""
 FROZEN_S = 0.05
-"""Time within which the reading of a noisy load cell must change, s."""
+"""Time without change after which the reading of a noisy load cell counts as frozen, s."""
 
 
 def receiver_limits(limits: Limits, away: float, gains: calibration.Gains) -> ReceiverLimits:
@@ -357,7 +357,7 @@ class Controllers:
     def led(self, command: Array, modes: bytes, shown: Measurement, shut: bool) -> Array:
         """Return the positions of all pistons, ``(n_axes,)`` m, after the Measurement ``shown``.
 
-        ``command`` is in m, or in N under force control. ``shut`` shuts the valves.
+        ``command`` is in m, or in N under force control. ``shut`` closes the valves.
         """
         position = command.copy()
         for index, valve in self._valves:

@@ -78,7 +78,7 @@ class RunResult:
         return LateData.from_timing(self.timing, self.timing.get("bridged", 0), bridge.max_bridge)
 
     def read(self) -> Run:
-        """Return the arrays of the run. Raises ConfigError if they were neither kept nor recorded."""
+        """Return the histories of the run. Raises ConfigError if they were neither kept nor recorded."""
         if self.run is not None:
             return self.run
         if self.recording is None:
@@ -120,9 +120,9 @@ def run(
 
     ``values`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
     memory. A ``brief`` run may omit histories that no index needs. While nodes start, ``starting`` is called with
-    a text that lists the missing nodes. The test stops safely once ``interrupted()`` returns true. Signals stop
-    the test if ``interrupted`` is None. ``port`` is an open port of a procedure. ``preferred`` is the engine if no
-    option sets an engine. The test runs stage by stage if kernels cannot run it. Raises ConfigError if the
+    a text that lists the missing nodes. The test stops safely once ``interrupted()`` returns true or, if
+    ``interrupted`` is None, on a signal. ``port`` is an open port of a procedure. ``preferred`` is the default
+    engine. The test runs stage by stage if kernels cannot run it. Raises ConfigError if the
     scenario or an option is invalid.
     """
     if interrupted is None:
@@ -203,8 +203,8 @@ def _loop(scenario: Scenario, chosen: RunOptions, port: Port | None = None) -> L
 def _engine(loop: Loop, chosen: RunOptions, preferred: str) -> Loop | KernelLoop | ExecutiveLoop:
     """Return the loop of the chosen engine.
 
-    By default, a recorded test runs stage by stage, so that the recording grows during the test. Raises
-    ConfigError if a kernel is missing or cannot be translated.
+    By default, a recorded test runs stage by stage, so that it is recorded while it runs. Raises ConfigError if a
+    kernel is missing or cannot be translated.
     """
     engine = preferred if chosen.engine == options.AUTO else chosen.engine
     if engine == EXECUTIVE:

@@ -19,10 +19,10 @@ from rths_nodes.loop.scenario.schema import Scenario
 F = TypeVar("F", bound=Function)
 Place: TypeAlias = str | os.PathLike[str]
 Section: TypeAlias = Mapping[str, object] | type | Function | Kernel | None
-"""Section as data. A component may also be a class, a kernel or the step of a kernel."""
+"""Section as data; for a component also a class, a kernel or the step of a kernel."""
 INDENT = " " * 4
 UNCHANGED = ...
-"""Default of an argument: keep the section of the scenario."""
+"""Default of an argument: the scenario's section is unchanged."""
 
 
 class Sections(TypedDict, total=False):

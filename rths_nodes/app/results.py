@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of a test for Python and notebooks."""
+"""Histories and results of a test, for Python and notebooks."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def unfailing_output() -> Iterator[None]:
 
 
 def _fill_descriptors() -> None:
-    """Open /dev/null on each closed descriptor from 0 to 2, so that no recording gets one of these descriptors."""
+    """Open /dev/null on each closed descriptor from 0 to 2, so that no recording receives its number."""
     for number in range(3):
         try:
             os.fstat(number)

@@ -29,7 +29,7 @@ from rths_nodes.procedure.motions import averages
 LARGEST_TARE = 0.02
 """Largest tare, as a fraction of the channel's range."""
 AT_REST = 0.005
-"""Smallest untared force that counts as a force at rest, as a fraction of the load cell's range."""
+"""Smallest untared force at rest that is reported, as a fraction of the load cell's range."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Offsets:
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool) -> Offsets:
-        """Return confirmed offsets. Raises ConfigError for a large tare or, unless ``simulated``, zero scatter."""
+        """Return the offsets as confirmed. Raises ConfigError for a large tare or, on a real rig, zero scatter."""
         problems, readable = Problems(), np.isfinite(self.active)
         from_command = self.displacement - np.where(readable, self.active, 0.0)
         for index, (name, axis) in enumerate(axes.items()):
@@ -100,7 +100,7 @@ class Offsets:
         return replace(self, unloaded=unloaded, confirmed=True)
 
     def forces_at_rest(self, axes: Mapping[str, RigAxis]) -> dict[str, str]:
-        """Return a remark, by axis, on each untared force at rest that exceeds ``AT_REST``."""
+        """Return remarks, by axis, on untared forces at rest above ``AT_REST``."""
         remarks: dict[str, str] = {}
         for (name, axis), force in zip(axes.items(), self.force.tolist(), strict=True):
             span = axis.force.range_si

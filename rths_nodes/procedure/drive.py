@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drive of a rig in a procedure. It sends one checked command per tick, except while the port is lent to a run.
+"""Drive of a rig in a procedure: sends a checked command in every tick, except while a run borrows the port.
 
 Values are untared, in the coordinates of the axes. The first command is the active command of the controller, or
 the measured position if that command cannot be read. The command changes only in a motion (``motions.py``), in the
@@ -41,7 +41,7 @@ from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, Steps
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 10.0
-"""Timeout of the current tick while another thread waits to borrow the rig, s."""
+"""Timeout for the end of the current tick when another thread borrows the rig, s."""
 
 
 class HoldLoop:
@@ -137,9 +137,10 @@ class HoldLoop:
 
 
 def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = lambda: None) -> None:
-    """Repeat ``wait()`` until it returns. Exceptions are raised immediately.
+    """Call ``wait()`` until it returns. Exceptions are raised immediately.
 
-    An interrupt calls ``interrupted()``. The first interrupt is raised after ``wait()`` has returned.
+    After an interrupt (e.g. Ctrl-C), ``interrupted()`` and then ``wait()`` are called. The first interrupt is
+    raised once ``wait()`` has returned.
     """
     first: BaseException | None = None
     while True:
@@ -156,7 +157,7 @@ def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = l
 
 
 def awaited(port: Port, sleep: Callable[[float], None], lost_if_nan: bool) -> Measurement:
-    """Return the next Measurement. ``lost_if_nan`` raises PortError for NaN in all displacements."""
+    """Return the next Measurement. Raises PortError for NaN in all displacements if ``lost_if_nan`` is true."""
     wait = port.wait or sleep
     while not port.ready():
         wait(0.001)  # polling interval, if the port cannot wait
@@ -283,7 +284,7 @@ class RigDrive:
         self._report()
 
     def refer(self, displacement: Array, command: Array) -> None:
-        """Use ``displacement`` and ``command`` ``(n_axes,)`` m, taken at rest, as reference of tracking errors."""
+        """Measure tracking errors relative to ``displacement`` and ``command`` ``(n_axes,)`` m, taken at rest."""
         port, scenario, limits, dt = self.port, self._scenario, self._scenario.limits, self._scenario.dt
         channels, levels = port.auxiliary_names, scenario.levels
         shift = self.shift = displacement - command
@@ -301,7 +302,7 @@ class RigDrive:
         return rejected_command(axes, active, self.command) or command_mismatch(axes, active, at_rest)
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
-        """Move the rig along ``motion``. No motion begins after a safe stop before :meth:`ready` is called.
+        """Move the rig along ``motion``. After a safe stop, no motion begins until :meth:`ready` is called.
 
         Errors of ``begins`` are raised before any motion.
         """
@@ -409,7 +410,7 @@ class RigDrive:
         self._before_modes, self._sent_modes = b"", (b"", b"")
 
     def held(self, before: Array, last: Array, modes: tuple[bytes, bytes]) -> tuple[Array, Array]:
-        """Return the last two commands ``(n_axes,)`` in m. The position of the axis replaces a command in N."""
+        """Return the last two commands ``(n_axes,)`` m. The position of an axis replaces a command in N."""
         return held_places((before.copy(), last.copy()), modes, 0, self.loss.places.last - self.shift)
 
     def _end(self) -> None:
@@ -432,7 +433,7 @@ class RigDrive:
             self._outcome = outcome
 
     def judgement(self, command: Array) -> tuple[str, str, str]:
-        """Return the reason to stop the rig, and the reason and action of an exceeded level, or empty strings.
+        """Return the reason to stop the rig, and reason and action for an exceeded level. Each may be empty.
 
         An exceeded limit or level sets the ``alarm`` until the next Measurement.
         """
@@ -447,7 +448,7 @@ class RigDrive:
         return failed or beyond, level, action
 
     def take_back(self, before: Array, last: Array) -> None:
-        """Take the port back after the last two commands of a run, ``before`` and ``last``. Brake and hold."""
+        """Take the port back from a run whose last two commands are ``before`` and ``last``; brake and hold."""
         self._before, self.command = before, last
         self._over.clear()
         self._motion = None
@@ -511,7 +512,7 @@ class MotionWarning:
     def begin(self, act: str, stopped: Callable[[], str], held: bool) -> None:
         """Switch the output on before ``act``, and wait for the warning time. The caller must call :meth:`off`.
 
-        The drive holds the rig and counts samples if ``held`` is true. Otherwise a rung holds the rig. Raises
+        If ``held`` is true, the drive holds the rig and counts samples; otherwise a rung holds it. Raises
         ActRefused if ``stopped`` returns a reason, or if the rig can no longer be held.
         """
         section, drive, reason = self.section, self._drive, ""

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that a rig follows its commands, closely in slow motions, and that its sensors move with the rig.
+"""Checks that a rig follows its commands, closely in slow motions, and that its sensors respond to motion.
 
 Actuators do not follow, and may later jump to the external command, if the interlock is open, the pressure is off
 or the controller itself drives the rig. While the rig does not follow, the command therefore moves to the position
 of the rig at every tick, within velocity and stroke, so that closing the interlock moves nothing. The command
 moves to this position once if the pressure has only dropped to low.
 
-An open interlock may be only a signal. A rig that still follows would then run ahead of its command, because of
-the static error of its loop. The command therefore waits, moves to the position of the rig, and waits again. The
-command of an axis that has followed moves no further.
+An open interlock may be only a signal, so that the rig still follows. Because of the static error of its loop, the
+rig would then run ahead of its command. The command therefore waits, moves to the position of the rig, and waits
+again. The command of an axis that has followed moves no further.
 
 ``slow_error`` bounds the tracking error in slow motions.
 """
@@ -53,7 +53,7 @@ def _range(axis: Axis, channel: str) -> float:
 
 
 def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:
-    """Return the reason not to accept the external command, or an empty string.
+    """Return why a controller cannot be given the external command, or an empty string.
 
     ``active`` is the active command of the controller, ``displacement`` the measurement, both ``(n_axes,)`` m.
     """
@@ -69,9 +69,9 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
 
 
 def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
-    """Return the reason if the controller does not follow the last command ``sent``, otherwise an empty string.
+    """Return a message if the controller does not accept the last command ``sent``, otherwise an empty string.
 
-    Axes in force control are not checked: such an axis is held where its loop has moved it, and follows only
+    Axes in force control are not checked, because they are held where their loop has moved them, and follow only
     changes of the command.
     """
     for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
@@ -88,12 +88,12 @@ ANOTHER_MODE = "rig: the controller has changed its control mode"
 DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
 TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
 """Times after the loss of the rig, in multiples of ``taken_after``. ``TRIAL``: the command moves towards the rig.
-``VERDICT``: the axes that have moved with the command are determined. ``RESTS`` to ``LAST_WAIT``: the static error
+``VERDICT``: it is determined which axes have moved along. ``RESTS`` to ``LAST_WAIT``: the static error
 of these axes is averaged."""
 WENT_ALONG = 0.5
-"""Smallest travel of an axis that counts as following, as a fraction of the trial motion."""
+"""Ratio of an axis's travel to the trial motion above which the axis counts as following."""
 TAKEN_AFTER_S = 0.1
-"""Time at rest, s, within which a controller accepts the sent command."""
+"""Time within which a controller at rest accepts the sent command, s."""
 
 
 class LossWatch:
@@ -171,10 +171,10 @@ class LossWatch:
         return self._elsewhere
 
     def next(self, command: Array, shift: Array) -> Array | None:
-        """Return the next command after ``command``, towards the position of the rig, or None if the rig follows.
+        """Return the command after ``command``, towards the position of the rig, or None if the rig follows.
 
-        ``shift`` ``(n_axes,)`` m is the displacement minus the command at rest. The measured difference replaces
-        ``shift`` for commands in m if the rig was lost at rest and with pressure.
+        ``shift`` ``(n_axes,)`` m is displacement minus command at rest. If the rig was lost at rest and with
+        pressure, the measured difference replaces ``shift`` for commands in m.
         """
         if not self.reason:
             return None
@@ -216,7 +216,7 @@ class LossWatch:
 LEAST_ERROR = 1e-3
 """Smallest default of ``slow_error``, m."""
 TIMES_FOUND = 3.0
-"""Ratio of the default of ``slow_error`` to the tracking error in the small move."""
+"""Ratio of the default of ``slow_error`` to the tracking error expected from the small move."""
 TIMES_LATE = 3.0
 """Ratio of the assumed lag to the lag of the small move."""
 WHY = "the actuator does not follow, or the displacement sensor is wrong"
@@ -251,10 +251,10 @@ class _Axis:
         self._pushed = OneWay(max(stiffness * way, felt / STUCK), block, felt) if stiffness > 0.0 else None
 
     def why(self, command: float, displacement: float, force: float, slow: bool, window: bool) -> str:
-        """Return the reason if the axis does not follow its ``command``, otherwise an empty string.
+        """Return a message if the axis does not follow its ``command``, otherwise an empty string.
 
-        The error of a ``slow`` motion is bounded. The axis may be at the position of any command of the last
-        LATE_S seconds if ``window`` is true.
+        The error of a ``slow`` motion is bounded. If ``window`` is true, the error is zero at the position of any
+        command of the last LATE_S seconds.
         """
         travel, settled = self._moved.stuck(command, displacement), self._moved.settled
         if travel is not None and self._known:  # the small move has its own guards
@@ -284,8 +284,8 @@ class _Axis:
     def mute(self, displacements: Sequence[float], force: float) -> str:
         """Return a warning if the load cell seems dead, otherwise an empty string.
 
-        The force of a dead load cell changes in neither direction of motion. A force on a plateau changes in one
-        direction. The expected force is based on the small moves and the ``displacements`` (m) of all axes.
+        The force of a dead load cell changes in neither direction of motion; on a plateau, a force changes in one
+        direction. The small moves and the ``displacements`` (m) of all axes give the expected force.
         """
         if self._pushed is None:
             return ""

@@ -21,7 +21,7 @@ MOTION = {State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, Stat
 """States in which the rig may move."""
 
 AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.ARMED, State.HELD)
-"""States in which the rig is held. The rig or the clock may end these states without an act."""
+"""States in which the rig is held. Loss of the rig or a timeout may end these states without an act."""
 
 ARROWS: dict[State, tuple[State, ...]] = {
     State.IDLE: (State.CONNECTED,),
@@ -82,7 +82,7 @@ class Seen:
         return f"state {names.get(self.state, 'unknown')}, stop count {self.stops}"
 
 
-@dataclass(eq=False)  # two acts are never equal
+@dataclass(eq=False)  # compared by identity
 class ActUnderWay:
     machine: SessionMachine
     stopped: str = ""
@@ -99,8 +99,8 @@ _UNDER_WAY: ContextVar[ActUnderWay | None] = ContextVar("the act under way", def
 class SessionMachine:
     """Stores the state of a procedure and its reason, and refuses invalid transitions.
 
-    ``changed`` receives each state with its reason. ``stops`` is the number of stops. Hold the ``lock`` to check
-    and act atomically.
+    ``changed`` receives each state with its reason. ``stops`` is the number of stops. Hold ``lock`` for a check
+    and an act that depends on it.
     """
 
     def __init__(self, changed: Callable[[State, str], None] | None = None) -> None:
@@ -141,10 +141,10 @@ class SessionMachine:
 
     @contextmanager
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
-        """Context manager of an act. An act inside another act is part of the outer act, and one stop ends both.
+        """Context manager of an act. A nested act is part of the outer act: one stop ends both.
 
-        Raises ActRefused if the number of stops or the state differs from ``seen``. The comparison and the start
-        of the act share a lock, so that no stop can occur in between.
+        Raises ActRefused if the number of stops or the state differs from ``seen``. Comparison and start of the
+        act are atomic, so that no stop can occur in between.
         """
         if (outer := self.under_way) is not None:
             yield outer

@@ -29,8 +29,7 @@ T = TypeVar("T")
 Steps = Generator[Array, Measurement, T]
 """Generator that yields commands ``(n_axes,)`` m, receives Measurements, and returns a result."""
 Watch = Callable[[Array, Measurement], str]
-"""Function that returns the reason why the rig does not follow the last command ``(n_axes,)`` m, or an empty
-string."""
+"""Function that returns why the rig does not follow the last command ``(n_axes,)`` m, or an empty string."""
 Guard = Callable[[Measurement], str]
 """Function that returns the reason to end a ramp, or an empty string."""
 
@@ -41,16 +40,16 @@ LONGEST_S = 2.0
 """Longest wait for rest, s. Values that still change after this time are used, with a remark."""
 FEWEST = 8
 STILL = 1e-6
-"""Largest change between windows that counts as rest, as a fraction of the stroke and of the force limit."""
+"""Largest change between windows that counts as rest, as a fraction of stroke or force limit."""
 STILL_BY_STEP = np.array([[1e-3], [1e-5]])
-"""Like ``STILL``, but as fractions of the smallest step and of the load cell's range."""
+"""``STILL``, but as a fraction of the smallest step or the load cell's range."""
 CERTAIN = 4.0
 """Smallest significant difference between two means, in standard deviations of the difference."""
 GENTLE = 0.1
 """Largest acceleration of a ramp, as a fraction of the deceleration of the safe stop."""
 
 SLOW = 0.02
-"""Velocity of the motion to the start, as a fraction of the limit, if the rig file states no velocity."""
+"""Velocity of the motion to the start, as a fraction of the limit, for axes without a small move."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class DriveOutcome:
 
 @dataclass
 class GuidedMotion:
-    """Motion along the generator from ``steps``, which returns the ``result``. ``watch`` may stop the motion.
+    """Motion along the generator that ``steps`` returns, with its ``result``. ``watch`` may stop the motion.
 
     ``steps`` receives the last command before the motion, because a lost rig may have moved since the request.
     ``modes`` returns the control modes in the last command, one byte per axis. Empty bytes mean displacement.
@@ -121,7 +120,7 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return velocities to the start (m/s): of the small move, or SLOW times the limit without a small move."""
+    """Return the velocities to the start (m/s): of the small move or, without one, SLOW times the limit."""
     rows = [(axis.rig_axis and axis.rig_axis.small_move, axis.limits) for axis in scenario.axes.values()]
     return np.array([move.velocity if move else SLOW * limits.velocity for move, limits in rows])
 
@@ -130,7 +129,7 @@ def positioning_velocities(scenario: Scenario) -> Array:
 class Stand:
     """State of the rig at rest: means and scatter (rms) of ``samples`` Measurements, ``(n_axes,)`` m and N.
 
-    ``command`` is the command of all these Measurements. ``resting`` is false if a value was still changing.
+    ``command`` is constant during these Measurements. ``resting`` is false if a value was still changing.
     """
 
     command: Array
@@ -170,8 +169,8 @@ class QuasiStatic:
     def ramp(self, goal: Array, velocity: Array, guard: Guard = lambda measured: "") -> Steps[str]:
         """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s (N and N/s in force control).
 
-        Return the reason for which ``guard`` ended the ramp early, or an empty string. All axes brake in the same
-        time after an early end, on the line of the ramp. The acceleration of commands in N is not limited.
+        Return the reason if ``guard`` ended the ramp early, or an empty string. After an early end, all axes brake
+        in the same time, on the line of the ramp. The acceleration of commands in N is not limited.
         """
         most = np.where(by_force(self.modes), np.inf, self._acceleration) if self.modes else self._acceleration
         before, self.trace = self.command, []

@@ -187,7 +187,7 @@ class ArmedRung:
         return [f"since rung {self.name} was armed, {change}" for change in changes]
 
     def hold(self, reason: str) -> None:
-        """Pause until :meth:`resume`. End the rung instead, and hold the rig, if the time ratio is 1."""
+        """Pause until :meth:`resume` or, if the time ratio is 1, end the rung and hold the rig."""
         if self.scenario.time_ratio == 1:
             self.requests.stop(reason)
             return
@@ -277,7 +277,7 @@ def _forces_of(scenario: Scenario) -> Forces:
 
 
 class RungPort(PortBefore):
-    """Armed port of ``drive`` for one run, after which ``given_back`` is true. ``tares`` is the zero of the test.
+    """Armed port of ``drive`` for one run. After the run, ``given_back`` is true. ``tares`` is the test's zero.
 
     The procedure holds the rig before Measurement 0 and after the last sample, so ``open`` and ``close`` move
     nothing. Measurements are untared, because limits apply to untared values. In rung d, ``forces`` computes the
@@ -369,7 +369,7 @@ class RungPort(PortBefore):
         return np.asarray(np.where(by_force(modes), tares.force, tares.command)) if modes else tares.command
 
     def _waiting(self) -> Array | None:
-        """Return the command if the rig has stopped following in this run, or None if it has always followed."""
+        """Return the command to send if the rig has been lost in this run, or None if it has always followed."""
         drive = self._drive
         if not (self._lost or drive.loss.reason):
             return None
@@ -445,7 +445,7 @@ class UnsentPort(RungPort):
         self._answers.write(command)
 
     def read(self) -> Measurement:
-        """Return the simulator's Measurement with the state of the rig, and with the rig's flags added."""
+        """Return the simulator's Measurement with the state of the rig, and with the flags of both."""
         real = super().read()
         if self._ticked:
             reason, level, _ = self._drive.judgement(self._drive.command)

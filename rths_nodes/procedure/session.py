@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Session of a rig: a port that is opened once, and the acts (``ACTS``) of a procedure.
+"""Session of a rig, which opens the port once, and the acts (``ACTS``) of a procedure.
 
 Values are untared, in the coordinates of the axes, m and N.
 """
@@ -74,13 +74,12 @@ ACTS: dict[str, Act] = {}
 
 @dataclass
 class Act:
-    """Row of an act: its description ``words``, the ``states`` in which it is possible, and its function ``do``.
+    """Act of a procedure: its description ``words``, the ``states`` in which it is possible, its function ``do``.
 
     Each of the ``guards`` returns a reason to refuse the act, or an empty string. ``needed`` and ``optional`` are
     names of arguments. ``motion`` has the states during and after a guided motion. The operator can intervene in a
     ``lasting`` act. An ``at_once`` act is also possible during another act and in a held rung. Other nodes may
-    request an ``anybody`` act. ``do`` of an act that ``commits`` evaluates the guards and takes effect under one
-    lock.
+    request an ``anybody`` act. If an act ``commits``, ``do`` evaluates the guards and takes effect under one lock.
     """
 
     states: tuple[State, ...]
@@ -208,7 +207,7 @@ class GuardedRig(rungs.RungRig):
         """Commissioning, which must be valid to arm a rung that moves a real rig."""
         self.taken: Offsets | None = None
         self.test = Test()
-        self.rehearsing = False  # true while a rung runs on the simulator
+        self.rehearsing = False  # a rung is running on the simulator
         self.armed_by = ("", "")
         """Operator who last armed a rung, and source (``way``) of the request."""
         self._losses = 0  # number of losses of the rig before it was positioned
@@ -255,9 +254,9 @@ class GuardedRig(rungs.RungRig):
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        """Leave a state at rest if the rig or the clock has ended this state.
+        """Leave a state at rest that loss of the rig or a timeout has ended.
 
-        Do nothing if another thread holds the lock, but wait for the lock after a failure of the drive.
+        Do nothing if another thread holds the lock, but wait for the lock if the drive has failed.
         """
         if self.state not in AT_REST or not self.lock.acquire(blocking=bool(self.drive.broken)):
             return
@@ -305,7 +304,7 @@ class GuardedRig(rungs.RungRig):
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Context manager of the motions of ``act``: enter its state ``motion[0]``, and at the end ``motion[1]``.
 
-        The state becomes HELD or TRIPPED instead after a stop or an error. ``begins`` is called when the first
+        After a stop or an error, the state becomes HELD or TRIPPED instead. ``begins`` is called when the first
         motion begins. A refusal before the first motion changes nothing.
         """
         drive, (state, then), entered = self.drive, ACTS[act].motion, False
@@ -350,8 +349,8 @@ class RigSession(GuardedRig):
         """Perform ``act`` for operator ``by``, requested from source ``way``. Return the result as text.
 
         Only acts of MEANWHILE run during another act. Thread-safe. Raises ActRefused (a ConfigError) if the act is
-        not possible or was stopped, or if the situation differs from ``seen``. An act that moves the rig does not
-        begin if the record cannot be written, but acts of HEARD are performed.
+        not possible or was stopped, or if the situation differs from ``seen``. If the record cannot be written, no
+        act that moves the rig begins, but acts of HEARD are performed.
         """
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)

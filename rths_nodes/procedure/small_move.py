@@ -8,8 +8,8 @@ increases with the displacement. Wrong signs of both displacement and command ca
 The scenario's specimen models make the same moves and give the expected stiffness, because a rate-dependent
 specimen is not as stiff as its parameters state. The ratio of measured to expected stiffness shows a wrong scale.
 
-A small force follows if the controller closes the force loop of an axis. This force verifies sign and scale of
-commands in N, and bumpless changes of mode.
+If the controller closes the force loop of an axis, a small force is applied afterwards. This force verifies sign
+and scale of commands in N, and bumpless changes of mode.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ displacement exceeds the command by far. ``SWAPPED``: another axis moves. ``DEAD
 a force has changed by more than the rig file allows."""
 
 LOUDEST = 8.0
-"""Largest deviation of one sample that noise explains, as a multiple of the scatter."""
+"""Largest ratio of a sample's deviation to the scatter that noise explains."""
 SEEN = 6.0
 """Smallest significant change of a mean, in standard deviations of the change."""
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
-"""Smallest significant changes. ``LEAST_WAY``: of displacement, as a fraction of the travel. ``LEAST_FORCE``: of
-force, as a fraction of the load cell's range."""
+"""Smallest significant changes of displacement (``LEAST_WAY``, relative to the travel) and of force
+(``LEAST_FORCE``, relative to the load cell's range)."""
 
 STAGES = (0.25, 0.5, 1.0)
 """Fractions of the travel at which the axis rests."""
@@ -59,8 +59,8 @@ specimen are coupled."""
 SAME_FORCE = 0.03
 """Largest accepted relative difference between measured and commanded force."""
 FORCE_CAUTION = 0.2
-"""Largest accepted force in the wrong direction and largest accepted excess travel, as fractions of the small
-force and of the small move."""
+"""Largest accepted force in the wrong direction, relative to the small force, and largest accepted excess travel,
+relative to the small move."""
 
 LEAST, MOST = 0.67, 1.5
 """Bounds of the ratio of measured to expected stiffness. A ratio outside these bounds requires a signature."""
@@ -161,7 +161,7 @@ class AxisMove:
 
     @property
     def under_way(self) -> float:
-        """Rate-dependent force, N."""
+        """Rate-dependent force during the move, N."""
         out, back = (float(np.mean(forces, axis=0)[self.index]) for forces in (self.out, self.back))
         return self.direction * 0.5 * (out - back)
 
@@ -187,7 +187,7 @@ class RigKnowledge:
         self.channels = [name.partition(" [")[0] for name in channels]
 
     def second(self, index: int, quantity: str) -> int | None:
-        """Return the channel of the redundant sensor of an axis, or None."""
+        """Return the index of the channel of an axis's redundant sensor, or None."""
         levels = self.levels[index]
         level = None if levels is None else getattr(levels, f"{quantity}_disagreement")
         channel = f"second_{quantity}_{self.names[index]}" if level is None else level.channel
@@ -383,7 +383,7 @@ OTHER_WAY = (
 FOLLOWS = 0.3
 """Smallest ratio of displacement to command for an axis that follows, without lost motion."""
 CLOSELY = 0.1
-"""Largest relative difference between displacement and command that causes no remark."""
+"""Relative difference between displacement and command above which a remark is made."""
 
 
 def judge(
@@ -667,7 +667,7 @@ def compare(
     moves: Sequence[AxisMove],
     results: Mapping[str, AxisChecks],
 ) -> None:
-    """Write the ratio of measured to expected stiffness of each axis into ``results``."""
+    """Add the ratios of measured to expected stiffness, and remarks on them, to the ``results`` of each axis."""
     expected = {SCENARIO: _of_scenario(scenario, rig), DECLARED: _declared(scenario)}
     for move in moves:
         name, axis = rig.names[move.index], results[rig.names[move.index]]
@@ -697,7 +697,7 @@ def compare(
 
 
 def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
-    """Return the stiffness (N/m) of each axis in small moves of the scenario's models."""
+    """Return the stiffness (N/m) of each axis, from small moves of the scenario's models."""
     if (model := _model(scenario)) is None:
         return {}
     bounded, zero = copy(rig), np.zeros(len(rig.names))
@@ -709,14 +709,14 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
         model.step(command, np.zeros(len(model.auxiliary_inputs)))
         displacement, force = (np.array(values, float) for values in (model.displacement, model.force))
         measured = Measurement(0, displacement, force, command)
-    # a force below the resolution of the rig depends only on motion and gives no stiffness
+    # a force below the rig's resolution at rest is due to motion only and gives no stiffness
     least = 10.0 * np.maximum(rig.steps[1], 1e-5 * rig.force_range)
     rows = stiffnesses(moves.done)
     return {rig.names[i]: row[i] for i, row in rows.items() if row[i] * rig.way[i] > least[i]}
 
 
 def _model(scenario: Scenario) -> Rig | None:
-    """Return the scenario's rig, or its specimens at the commands of their axes, or None without models."""
+    """Return the scenario's rig, or its specimens with ideal actuators, or None without models."""
     ideal = registry.load("actuator", "pure_delay").Params(delay=0.0)
     try:
         if scenario.rig is None:

@@ -41,16 +41,15 @@ Places = NDArray[np.intp]  # indices of axes
 FIRST_STEP = 0.02
 """First step of an axis, as a fraction of the travel."""
 BLIND = 0.25
-"""Travel within which the force must respond if there is no small move, as a fraction of the whole travel."""
+"""Fraction of the travel within which the force must respond if there is no small move."""
 BLIND_STEP = 0.25
-"""Step before the force has responded, as a fraction of the travel within which the force must respond."""
+"""Ratio of a step before the force has responded to the travel within which it must respond."""
 IN_MOTION = 2.0
 """Safety factor for the change of force that velocity and damping explain."""
 LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
-"""Bounds of the ratio of measured to expected change of force, even of a yielded or hardened specimen."""
+"""Bounds of the ratio of measured to expected change of force, also for a yielded or hardened specimen."""
 LEFT_OVER = 0.1
-"""Smallest significant expected change of a force, as a fraction of the sum of the axes' absolute
-contributions."""
+"""Smallest significant ratio of a force's expected change to the sum of the axes' absolute contributions."""
 DRIFTS = 0.7
 """Ratio of two successive changes of a force above which the force counts as drifting."""
 UNKNOWN = (
@@ -60,12 +59,12 @@ UNKNOWN = (
 LARGEST_STEP = 0.125
 """Largest step, as a fraction of the permitted travel."""
 DAMPING = 0.7
-"""Fraction of the Newton step that is taken, because the specimen may stiffen along the step."""
+"""Ratio of a step to the Newton step; less than 1, because the specimen may stiffen along the step."""
 NEAR = 3.0
 """Ratio of force to tolerance below which the full Newton step is taken."""
 AIM = 0.05
-"""Ratio of force to tolerance at which unloading ends. A force within its tolerance suffices if this ratio cannot
-be reached."""
+"""Ratio of force to tolerance at which unloading ends. If it cannot be reached, a force within its tolerance
+suffices."""
 LEAST_SEEN = 0.05
 """Smallest significant change of a force, as a fraction of the tolerance."""
 FALLS = 0.97
@@ -262,7 +261,7 @@ class Way:
         return bool((np.abs(self._force) <= share * self._tolerance)[active].all())
 
     def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
-        """Return the reason if a force does not respond to axes that have ``moved`` (m), or an empty string.
+        """Return a message if a force does not respond to the axes' travel ``moved`` (m), or an empty string.
 
         ``change`` and ``noise`` of the forces are in N. ``faster`` is the change of velocity, m/s.
         """
@@ -353,7 +352,7 @@ class Way:
             )
 
     def _first_step(self, index: int, active: Places) -> Steps[None]:
-        """Move the axis towards less force until the force responds. Write the axis's column of the tangent."""
+        """Move an axis towards less force until the force responds, and set its column of the tangent."""
         start, before = self._walk.command, self._force
         direction = -np.sign(before[index]) or 1.0
         step = length = self._step[index]
@@ -406,7 +405,7 @@ class Way:
         return np.asarray(min(1.0, float(share)) * step)
 
     def _go(self, step: Array, active: Places) -> Steps[str]:
-        """Make a step, rest, and update the tangent. Return the reason for an early end, or an empty string."""
+        """Move by ``step``, rest, and update the tangent. Return the reason for an early end, if any."""
         start, before = self._walk.command, self._force
         why = yield from self._move(start + step, active)
         gone, change = self._walk.command - start, self._force - before

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings of tests: written, read and recovered without ROS."""
+"""Recordings of tests and records of procedures, without ROS."""

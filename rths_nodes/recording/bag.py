@@ -59,7 +59,7 @@ from rths_nodes.recording.records import RecordingError as RecordingError
 from rths_nodes.recording.records import check_free as check_free
 
 FLUSH_INTERVAL = 0.1
-"""Longest period whose messages can be lost if the recorder is killed, s."""
+"""Flush interval, s. Messages of at most one interval are lost if the recorder is killed."""
 
 MESSAGE_RECORD = struct.Struct(RECORD.format + MESSAGE.format[1:])
 _FOREVER = {"sec": 9223372036, "nsec": 854775807}
@@ -149,7 +149,7 @@ def offered_qos(reliability: str = "reliable", durability: str = "volatile", dep
 
 @attrs.frozen
 class Topic:
-    """Describes a recorded topic: full name, type (``rths_nodes/msg/Measurement``) and offered QoS."""
+    """Describes a recorded topic: full name, type (e.g. ``rths_nodes/msg/Measurement``) and offered QoS."""
 
     name: str
     type: str
@@ -296,7 +296,7 @@ class Writer:
 class Inventory:
     """Collects the contents of a file from its records.
 
-    ``counts`` has the number of messages of each channel. ``stated`` has these numbers according to the index.
+    ``counts`` has the number of messages by channel, and ``stated`` this number according to the index.
     """
 
     def __init__(self) -> None:
@@ -443,8 +443,8 @@ class _Copy(Inventory):
 def index(path: Path, target: Path | None = None, recovering: bool = False) -> Recovered:
     """Copy the complete records of ``path`` to an indexed file: ``target`` or, by default, ``path`` itself.
 
-    The new file lists the losses if ``recovering`` is true. The copy needs constant memory, and additional disk
-    space. Raises RecordingError if the copy fails. ``path`` is then unchanged.
+    The new file lists lost data if ``recovering`` is true. Memory use is constant, but the copy needs disk space.
+    Raises RecordingError if the copy fails. ``path`` is then unchanged.
     """
     target = target or path
     part = target.with_name(target.name + _PART)
@@ -508,7 +508,7 @@ def _kept(path: Path) -> list[str]:
 class Bag:
     """Provides the messages of a recording, and the information about the test.
 
-    ``notes`` describe missing data in an unfinished journal. ``size`` is the length of the valid part, bytes.
+    ``notes`` describe the data that an unfinished journal lacks. ``size`` is the length of the valid part, bytes.
     """
 
     path: Path
@@ -609,10 +609,10 @@ def _bag(
 def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
     """Index the journal of a killed recorder. ``directory`` may also be the file of the journal.
 
-    At most the ``metadata.yaml`` of a complete recording is rewritten. Damaged parts are omitted and reported. The
-    recording is created in the directory ``out``, unless None, and the original is not changed. Raises ConfigError
-    if the recording is missing, in use, or from another recorder. With ``out``, raises ConfigError also if ``out``
-    contains a recording or the recording is complete. Raises RecordingError if writing fails.
+    Of a complete recording, at most ``metadata.yaml`` is rewritten. Damaged parts are omitted and reported. If
+    ``out`` is a directory, the result is created there and the original is not changed. Raises ConfigError if the
+    recording is missing, in use, from another recorder or, with ``out``, complete, or if ``out`` contains a
+    recording. Raises RecordingError if writing fails.
     """
     path = recording(directory)
     if out is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File of a commissioning: ``RIG.commissioned.yaml`` next to the rig file, written by ``rths commission``."""
+"""Reads and writes the file of a commissioning, ``RIG.commissioned.yaml`` next to the rig file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(result: Commissioning, path: Path) -> None:
 
 
 def keep_older(*paths: Path) -> list[Path]:
-    """Copy existing files. Names of copies contain the modification time. Raises RecordingError if this fails."""
+    """Copy existing files to names with their modification time. Raises RecordingError if a copy fails."""
     copies = []
     for path in filter(Path.exists, paths):
         changed = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d_%H%M%S")

@@ -52,7 +52,7 @@ def plain(value: object) -> Any:
     if isinstance(value, (list, tuple)):
         # copied, because another thread may modify the list
         return [plain(entry) for entry in list(value)]
-    if hasattr(value, "tolist"):  # a numpy number or array
+    if hasattr(value, "tolist"):  # numpy numbers and arrays
         return plain(value.tolist())
     if value is None or type(value) in (bool, int, float, str):
         return value

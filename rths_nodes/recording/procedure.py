@@ -68,7 +68,7 @@ class RecordFile:
             return self.path
 
     def _keep_room(self, size: int) -> None:
-        """Reserve space. Raise an error of the first reservation, and ignore later errors."""
+        """Reserve disk space. Errors of the first reservation are raised, later errors ignored."""
         if self._room is None:
             self._room = os.open(self.path.with_name(ROOM), os.O_RDWR | os.O_CREAT, 0o644)
             with contextlib.suppress(OSError):  # some file systems do not support locks
@@ -99,11 +99,11 @@ def exists(folder: Path | str) -> bool:
 
 
 OfProcedure = tuple[ProcedureRecord, RungRecord | None]
-"""Record of a procedure, and the rung of one of its recordings."""
+"""Record of a procedure, and the rung (or None) to which a recording belongs."""
 
 
 def with_rung(record: ProcedureRecord, folder: str) -> OfProcedure:
-    """Return ``record`` and its last rung with a recording in ``folder``."""
+    """Return ``record`` and its last rung, if any, with a recording in ``folder``."""
     return record, next((rung for rung in reversed(record.rungs) if folder and rung.recording == folder), None)
 
 
@@ -120,7 +120,7 @@ def of_recording(path: Path | str) -> OfProcedure | None:
 def last_moving(folder: Path | str) -> Path | None:
     """Return the recording of the last rung in ``folder`` that moved the rig.
 
-    Return the last recording of a finished procedure if no rung moved the rig. Return None for an unfinished
+    If no rung moved the rig, return the last recording of a finished procedure, or None for an unfinished
     procedure, because a simulation is not its result.
     """
     folder = Path(folder)

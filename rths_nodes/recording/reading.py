@@ -37,11 +37,11 @@ from rths_nodes.recording.run import ELSEWHERE, Run, assembled, widths
 Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
-"""Limits of the search for a layout. ``_LENGTHS``: lengths of messages. ``_TRIED``: messages per length."""
+"""Largest numbers in the search for a layout. ``_LENGTHS``: message lengths. ``_TRIED``: messages per length."""
 
 BATCH = 4096
 SPARSE, SILENT = 10, 100_000
-"""A history has at most ``SPARSE`` rows per received message, plus ``SILENT`` rows. Other messages are skipped."""
+"""A history has at most ``SPARSE`` rows per message, plus ``SILENT``. Messages with higher numbers are skipped."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
@@ -73,7 +73,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 
 
 def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Columns]:
-    """Return the fields of the streams ``names`` by stream and field, in the order of the message numbers.
+    """Return the columns of the streams ``names`` by stream and field, in the order of the message numbers.
 
     Raises ConfigError if a stream is damaged or incomplete, and RecordingError if an indexed file is damaged.
     """
@@ -283,9 +283,9 @@ def _named(names: tuple[str, ...], count: int) -> tuple[str, ...]:
 def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> Scenario:
     """Return the checked scenario of a recording.
 
-    Copies of files are searched below ``folders`` first. Components and parameters that are not installed here are
-    kept as recorded. Building them raises an error with the reason. Raises ConfigError, beginning with ``origin``,
-    if the scenario is invalid.
+    Files are first searched among the copies below ``folders``. Components and parameters that are not installed
+    here are kept as recorded, but building them raises an error with the reason. Raises ConfigError, beginning
+    with ``origin``, if the scenario is invalid.
     """
     data = parse(text, origin)
     if not isinstance(data, dict):
@@ -402,7 +402,7 @@ class StreamLayout:
 
 
 def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
-    """Return the layout of the majority of the ``messages``. Raises ValueError if no layout has a majority."""
+    """Return the layout that most ``messages`` have. Raises ValueError if no layout has a majority."""
     problem = ValueError("the messages have too many different layouts, or belong to several runs")
     for length, _ in Counter(map(len, messages)).most_common(_LENGTHS):
         for message in [message for message in messages if len(message) == length][:_TRIED]:

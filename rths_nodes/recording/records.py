@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of the complete records of a finished, truncated or damaged MCAP file (https://mcap.dev/spec)."""
+"""Reader of the complete records of an MCAP file, which may be damaged (https://mcap.dev/spec)."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def parsed(record: Any, content: bytes) -> Any:
 
 
 def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, int]]:
-    """Yield opcode, content and end (byte) of the complete records at the start of ``stream`` (``size`` bytes)."""
+    """Yield opcode, content and end (byte) of records in ``stream`` (``size`` bytes) until one is incomplete."""
     at = stream.tell()
     while len(head := stream.read(RECORD.size)) == RECORD.size:
         opcode, length = RECORD.unpack(head)

@@ -40,7 +40,7 @@ OF_DOF = ("displacement", "velocity", "acceleration", "exact_acceleration", "ext
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
 """Fields of a Target with the energies of a model."""
 ELSEWHERE = "elsewhere"
-"""Host of an imported test, and type of its unknown components."""
+"""Name of the host of an imported test, and of the type of its unknown components."""
 _ROWS = 1 << 16
 
 
@@ -48,7 +48,7 @@ _ROWS = 1 << 16
 class Loads:
     """Holds data of the force axes ``names`` of a Run: arrays ``(n, n_force)`` of samples 0 ... n-1.
 
-    ``target`` and ``command`` (N) are NaN while the axis was held. ``held`` is the displacement command (m) of the
+    ``target`` and ``command`` (N) are NaN while an axis was held. ``held`` is the displacement command (m) of a
     held axis, and NaN in force mode. ``force`` and ``true_force`` are in N, ``displacement`` and
     ``true_displacement`` in m.
     """
@@ -104,7 +104,7 @@ class Run:
     Arrays with one row per sample: ``time (n,)`` s; ``target``, ``command``, ``displacement``,
     ``true_displacement`` ``(n, n_axes)`` m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of
     measurement and command; ``compensator (n, len(compensator_names))``. ``command`` is the compensator's command.
-    ``target`` and ``command`` contain the applied command before the first command and during a safe stop. In a
+    Before the first command and during a safe stop, ``target`` and ``command`` are the applied command. In a
     brief run of a study, ``compensator`` has one row per report of the compensator, and there are no velocities,
     accelerations and restoring forces.
 
@@ -180,7 +180,7 @@ class Run:
 
     @property
     def in_lockstep(self) -> bool:
-        """True if the test ran without a clock. Computing times are then unrelated to a servo period."""
+        """True if the test ran without a clock. The servo period then does not limit computing times."""
         return self.information.get("pace") == LOCKSTEP
 
     @property
@@ -208,7 +208,7 @@ class Run:
         return self.late.ending(self.outcome, len(self.time) - 1)
 
     def rates(self, values: Array) -> Array:
-        """Return the rates of ``values`` ``(n, ...)`` per second, ``(n - 1, ...)``. NaN across a hold or pause."""
+        """Return the rates of ``values`` ``(n, ...)`` per second, ``(n - 1, ...)``; NaN during a hold or pause."""
         rates = np.diff(values, axis=0) / self.scenario.dt
         rates[(self.flags[1:] & FLAG_SLOWED) > 0] = np.nan
         return rates
@@ -252,7 +252,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fie
     )
     tripped = (flags & FLAG_TRIPPED) > 0
     applied = measured["command"]
-    lost = np.isnan(commanded["target"][:, 0]) & (flags == 0)  # a Command was sent, but not recorded
+    lost = np.isnan(commanded["target"][:, 0]) & (flags == 0)  # Commands that were sent, but not recorded
     lost[:1] = False
     for wanted in (commanded["target"], commanded["command"]):
         # use the command sent to the rig if a command is missing, or if the safe stop replaced it
@@ -371,7 +371,7 @@ class Collector:
         self._updating.append((sample * self.scenario.dt, *values))
 
     def run(self, **results: Data) -> Run:
-        """Return the Run. ``results`` are its information, metrics, timing and results of the integrator."""
+        """Build the Run. ``results`` are its fields information, metrics, timing and integrator."""
         learnt = np.array(self._updating).reshape(-1, 1 + len(self._names.updating))
         rows = self._whole
         if rows is None:
@@ -427,7 +427,7 @@ LONGEST_FIELD = 31
 
 
 class History(NamedTuple):
-    """Values of a quantity in ``unit``, ``(n,)`` or ``(n, len(columns))``, and column names."""
+    """Values of a quantity in ``unit``, ``(n,)`` or ``(n, len(columns))``, with the names of the columns."""
 
     name: str
     values: Array

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cautions for which an operator has signed in earlier tests on the same rig.
+"""Reads and writes the signatures for cautions in earlier tests on the same rig.
 
 Signatures are stored in ``RIG.signed.yaml`` next to the rig file, with the ``rig_hash`` for which they are valid.
 A change of port, channels or limits voids the signatures. A caution with a different value is a new caution.
@@ -54,7 +54,7 @@ class Signatures:
 
 
 def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
-    """Return the signatures for the rig file ``rig``, keyed by caution, or none if ``rig_hash`` has changed.
+    """Return the signatures for the rig file ``rig``, keyed by caution; empty if ``rig_hash`` has changed.
 
     Raises ConfigError if the signatures cannot be read.
     """
@@ -66,7 +66,7 @@ def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
 
 
 def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date: str) -> None:
-    """Add ``cautions`` to the signed cautions. Raises ConfigError if the file cannot be read or written."""
+    """Store signatures for ``cautions``. Raises ConfigError if the file cannot be read or written."""
     signatures = of_rig(rig, rig_hash)
     new = [Signature(caution, by, date) for caution in sorted(cautions) if caution not in signatures]
     if not new:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording of an embedded run, with the same messages and topics as a run with nodes."""
+"""Records an embedded run with the messages and topics of a run with nodes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from rths_nodes.loop.supervision.states import State
 class RecordingSink:
     """Sink of the embedded loop. Writes the messages that nodes would publish, stamped in test time.
 
-    ``write`` and ``finish`` are methods of a ``Writer`` of ``recording/bag.py``. The entries ``engine`` and
-    ``library`` of ``information`` change if another engine repeats the test.
+    ``write`` and ``finish`` are ``write`` and ``close`` of a ``Writer`` (``recording/bag.py``). The entries
+    ``engine`` and ``library`` of ``information`` change if another engine repeats the test.
     """
 
     def __init__(

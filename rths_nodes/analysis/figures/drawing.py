@@ -126,7 +126,7 @@ def in_style(style: Data | float | None = None) -> Iterator[None]:
 
 
 def styled(names: Iterable[str]) -> dict[str, Look]:
-    """Return a distinct look for each name: colour on the screen; colour, dashes and width on paper."""
+    """Return a distinct look for each name: colour, dashes and, on paper, line width."""
     looks: dict[str, Look] = {}
     for number, name in enumerate(names):
         repeat, colour = divmod(number, len(PALETTE))
@@ -151,15 +151,15 @@ Words = tuple[str, str]
 WIDTH, NARROW, PANEL, HIGHEST = 7.4, 0.75, 56.0, 247.0
 """``WIDTH``: width of a figure on the screen, inches. ``NARROW``: factor on the height of panels if a row wraps.
 ``PANEL``: smallest width of a panel on paper, mm. ``HIGHEST``: largest height of a figure on paper, mm."""
-BOTTOM, LINE, LETTER, UPRIGHT, BESIDE = 0.25, 0.18, 0.0085, 0.008, 6.6
+BOTTOM, LINE, LETTER, UPRIGHT, HANDLE = 0.25, 0.18, 0.0085, 0.008, 6.6
 """``BOTTOM``: height of the lowest axis label, inches. ``LINE``: height of a legend line, inches. ``LETTER``:
-width of a letter in a legend, inches per point of font size. ``UPRIGHT``: the same in a vertical label.
-``BESIDE``: width of the line and gaps of a legend entry, letters."""
+width of a letter in a legend, inches per point of font size. ``UPRIGHT``: width in a vertical label.
+``HANDLE``: width of a legend entry without its text, in letters."""
 TALL = 8.0
 """Height above which a figure would be unreadable on half a sheet, inches."""
 RASTER, DOTS, SHADED = 12_000, 300, 700
 """``RASTER``: number of samples above which a loop (e.g. a hysteresis) is drawn as an image. ``DOTS``: largest
-number of samples with a mark. ``SHADED``: number of cells of a time axis that are shaded separately."""
+number of samples drawn with markers. ``SHADED``: number of intervals of a time axis shaded separately."""
 
 
 class Base(NamedTuple):
@@ -185,7 +185,7 @@ class Drawing(Figure):
     def panels(
         self, rows: int, columns: int = 1, height: float = 1.3, width: float = WIDTH, **options: Any
     ) -> NDArray[np.object_]:
-        """Return panels ``(rows, columns)``, each ``height`` inches high. On narrow paper, a row of panels wraps.
+        """Return panels ``(rows, columns)``, each ``height`` inches high. Rows wrap on narrow paper.
 
         ``width`` is the width of the figure on the screen, inches. ``options`` are passed to ``Figure.subplots``.
         """
@@ -226,7 +226,7 @@ class Drawing(Figure):
         panel.plot(x, y, rasterized=over is not None and len(y) > RASTER, **look)
 
     def band(self, panel: Axes, base: Base, head: str, ends: Array, look: Look) -> None:
-        """Fill the range between ``ends`` ``(2, n)``. In ``head``, ``lower`` or ``upper`` replaces ``{}``."""
+        """Fill the range between ``ends`` ``(2, n)``. ``lower`` and ``upper`` replace ``{}`` in ``head``."""
         for values, end in zip(ends, ("lower", "upper"), strict=True):
             self.record(base, head.replace("{}", end), values)
         panel.fill_between(base.values[: ends.shape[1]], *ends, lw=0.0, **look)
@@ -309,9 +309,9 @@ def beside(columns: int) -> int:
 
 
 def columns_of(labels: Sequence[str], width: float) -> int:
-    """Return the number of ``labels`` that fit in one legend line of ``width`` inches, at least 1."""
+    """Return how many of ``labels`` fit in a legend line of ``width`` inches, at least 1."""
     letter = LETTER * float(matplotlib.rcParams["font.size"])
-    return max(1, min(len(labels), int(width / letter / (max(map(len, labels)) + BESIDE))))
+    return max(1, min(len(labels), int(width / letter / (max(map(len, labels)) + HANDLE))))
 
 
 def legend_above(panel: Axes, title: str = "") -> None:
@@ -384,7 +384,7 @@ class Row(NamedTuple):
     ``looks`` has the look of each history. ``bases`` and ``shown`` have the base and the histories of each test. A
     history is ``(n,)``, or ``(2, n)`` for a filled range; it is empty if a test lacks it. A faint line marks
     ``aim``, and dashed lines the finite ``limits``. ``dots`` marks the samples of a short history. ``heads`` are
-    headings of columns, by default the name, look and unit. ``lower`` or ``upper`` replaces ``{}`` in the heading
+    headings of columns, by default the name, look and unit. ``lower`` and ``upper`` replace ``{}`` in the heading
     of a range.
     """
 

@@ -98,7 +98,7 @@ def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
 ZOOM = 2.0
 """Duration of the magnified part of the displacements, s."""
 FEW, MANY = 4, 8
-"""Limits for figures of several tests. ``FEW``: degrees of freedom. ``MANY``: panels of the compensator."""
+"""Largest numbers in a figure of several tests. ``FEW``: degrees of freedom. ``MANY``: compensator panels."""
 ROUNDING = 1e-6
 """Largest residual due to rounding, %."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
@@ -190,7 +190,7 @@ def compensator(figure: Drawing, tests: Recordings) -> Words | None:
     states = [test.of.states if tests.alone else test.of.parameters for test in tests.tests]
     names = list(dict.fromkeys(name for histories in states for name in histories))
     names.sort(key=lambda name: name != "delta_alpha")
-    # the tracking indicator has a figure of its own
+    # the tracking indicator has a separate figure
     rows = {name: _state(tests, name, states) for name in names if name != "tracking_indicator"}
     rows = {name: row for name, row in rows.items() if row.looks}
     count = sum(len(row.looks) for row in rows.values())
@@ -365,7 +365,7 @@ def response_spectrum(
 
 
 def _largest(acceleration: Array, step: float, omega: float, damping: float) -> float:
-    # in units of the oscillator's own time, so that both states have similar magnitudes
+    # time is scaled by the oscillator's frequency, so that both states have similar magnitudes
     system, inputs = np.array([[0.0, 1.0], [-1.0, -2.0 * damping]]), np.array([[0.0], [-1.0]])
     phi, before, now = transition(system, inputs, omega * step)
     # displacement only: x_k - trace x_{k-1} + det x_{k-2} = excitation by the ground (Cayley & Hamilton)
@@ -413,7 +413,7 @@ def _periods(evaluation: Evaluation) -> Array:
 
 
 AT_PEAK, AT_ZERO = 0.1, 0.04
-"""Half widths of zooms, in target periods. ``AT_PEAK``: at the peak. ``AT_ZERO``: at the zero crossing."""
+"""Half widths of the zooms at the peak and at the zero crossing, in periods of the target."""
 LEAST = 12
 """Smallest half width of a zoom, samples."""
 COMMAND: Look = {"color": INK, "ls": DASHES, "label": "command"}
@@ -703,7 +703,7 @@ def copies(figure: Drawing, tests: Recordings) -> Words | None:
 def _parameters(
     base: Base, names: Iterable[str], shares: Array, bounds: tuple[Array, Array], released: str
 ) -> list[Row]:
-    """Return the rows of the parameters: mean, deviation and released value, relative to the initial value.
+    """Return a row for each parameter: mean, deviation and released value, relative to the initial value.
 
     ``shares`` has these values, ``(n, 3, m)``.
     """

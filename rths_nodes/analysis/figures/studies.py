@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of studies: each index by group, effect of each factor, distributions, and tracking versus response."""
+"""Figures of studies: indices by group, effects of factors, distributions, and response versus tracking."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SPREAD = (
 def magnitude_axis(panel: Axes, direction: str, values: Array) -> float:
     """Scale the axis ``direction`` (x or y) for the magnitudes ``values``, and return its upper end.
 
-    The axis is logarithmic, with zero at its lower end if a value is zero.
+    The axis is logarithmic, with a linear section down to zero if a value is zero.
     """
     finite = values[np.isfinite(values)]
     positive = finite[finite > 0.0]

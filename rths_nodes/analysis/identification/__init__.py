@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identification of loading systems."""
+"""Identification of loading systems and specimens."""

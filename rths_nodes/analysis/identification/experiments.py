@@ -32,9 +32,9 @@ from rths_nodes.loop.scenario.schema import Scenario
 TAPER = 1.0
 """Rise time and fall time of the noise, s. Each is at most a tenth of the duration."""
 SETTLED = 1.0
-"""Duration of the constant loads before the motion begins, s."""
+"""Time under constant load before the motion begins, s."""
 RAMP, SETTLING = 2, 1
-"""Numbers of cycles. ``RAMP``: a smooth rise or fall. ``SETTLING``: between the rise and the evaluated cycles."""
+"""Numbers of cycles. ``RAMP``: in a smooth rise or fall. ``SETTLING``: from the rise to the evaluated cycles."""
 WITHOUT_STRUCTURE: dict[str, object] = {
     "structure": None,
     "reduction": None,
@@ -204,7 +204,7 @@ def loaded_at(scenario: Scenario) -> float:
 class Cyclic:
     """Results of a cyclic test of one axis at ``frequency`` (Hz).
 
-    ``wanted`` (m) is the commanded and ``amplitude`` (m) the measured amplitude.
+    ``wanted`` (m) is the commanded amplitude, ``amplitude`` (m) the measured one.
 
     Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m) are the real and imaginary part of force over
     displacement in the first harmonic. ``effective_stiffness`` is in N/m, ``energy`` (J) is dissipated in a cycle,
@@ -310,7 +310,7 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
 def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
     """Return the stiffness (N/m), the loss factor and their scatters at the smallest amplitude, by name.
 
-    The slowest test with this amplitude provides the values. Its cycles provide the scatters. The scatter of the
+    The values are from the slowest test with this amplitude, the scatters from its cycles. The scatter of the
     stiffness includes the rms difference from the tests at other frequencies. Raises ValueError if the stiffness
     is not positive or has no scatter.
     """
@@ -355,8 +355,8 @@ def _scatter(displacement: Array, force: Array, dt: float, omega: float, cycles:
 
 
 def _harmonics(history: Array, dt: float, omega: float, most: int = HARMONICS) -> Complex:
-    """Return the least-squares amplitudes a_n, n = 0 to at most ``most``, of sum Re(a_n exp(i n omega t))."""
-    count = min(most, math.ceil(math.pi / (omega * dt)) - 1)  # harmonics below half the sampling rate
+    """Return amplitudes a_n of the least-squares fit sum Re(a_n exp(i n omega t)), n = 0 to at most ``most``."""
+    count = min(most, math.ceil(math.pi / (omega * dt)) - 1)  # only harmonics below half the sampling rate
     if count < 1 or len(history) < 4 * count + 2:
         raise ValueError(f"{len(history)} samples: too few for a cycle of {2.0 * math.pi / omega:g} s")
     phase = omega * dt * np.outer(np.arange(len(history)), np.arange(1, count + 1))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification of a rig with several axes by frequency responses (Phillips & Spencer 2012, section 3.1).
 
-1. Each actuator is driven with band-limited noise. The estimator H1 gives displacement over command, a matrix.
+1. Each actuator is driven with band-limited noise. The estimator H1 gives the response, a matrix.
 2. The matrix is inverted at each frequency.
 3. Each entry of the inverse is fitted with a polynomial in s (Eq. 2.8; ``mechanics/loading_model.py``).
 4. The output-error method (:func:`identify`) refines the polynomials and finds the delay.
@@ -16,8 +16,8 @@ with the matrix P of the polynomials and the delay D of all commands. The search
 :func:`fit_of` at their best delay. A weighted least-squares fit to the measured responses gives all coefficients
 and the delay, with their standard deviations. The weights are the inverse standard deviations of the noise
 (L. Ljung, System Identification, 2nd ed. 1999, sections 7.4 and 10.2). Noise biases the inverse of a response, but
-not the response. The degrees of the polynomials minimise the information criterion of Schwarz (1978) among the
-stable models.
+not the response itself. The degrees of the polynomials minimise the information criterion of Schwarz (1978) among
+the stable models.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ ENDS, STILL = 10, 1e-3
 range."""
 NEIGHBOURS = 5
 CERTAIN, UNCERTAIN = 0.01, 0.3
-"""Relative standard deviations of a response. Noise above ``CERTAIN`` lowers the weight of the response. A
+"""Relative noise of a response (standard deviation). Noise above ``CERTAIN`` lowers the weight of the response. A
 response with noise above ``UNCERTAIN`` is omitted, because noise makes the inverse too small."""
 Experiment = tuple[Array, Array]
 """Command and measured displacement, ``(samples, n_axes)`` m each, of a test with one driven axis."""
 EntryFits = list[list[list[tuple[Array, float]]]]
-"""Coefficients and weighted rms error by row, column and degree; the lowest degree is ``NONE``."""
+"""Coefficients and weighted rms error by row, column and degree, beginning with ``NONE``."""
 LATEST = 0.1
 """Longest delay in the search, s."""
 ACCURATE, RELATIVE = 1e-4, 0.01
@@ -115,7 +115,7 @@ def frequency_response(
 
     In each interval of ``resolution`` (Hz), a response linear in the frequency is fitted to all spectral
     lines (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their
-    transients are also fitted, because transients are as smooth as the response. Raises ValueError if the shapes
+    transients, which are equally smooth, are also fitted. Raises ValueError if the shapes
     of histories differ, if the band has too few frequencies, or if the experiments do not drive every axis
     separately.
     """
@@ -139,7 +139,7 @@ def frequency_response(
     response = both[:, :, :n]  # in the middle of the interval; the slopes are in the other columns
     rest = total.real - np.einsum("fij,fij->fi", both.conj(), xu).real
     freedom = sum(lines for *_, lines in spectra) - xu.shape[2] * len(xu)
-    noise = 0.5 * rest.clip(0.0).sum(axis=0) / max(1, freedom)  # of each part, real and imaginary
+    noise = 0.5 * rest.clip(0.0).sum(axis=0) / max(1, freedom)  # of the real and of the imaginary part
     variance = noise[:, None] * np.einsum("fjj->fj", np.linalg.inv(uu))[:, None, :n].real
     coherence = []
     for uu, xu, power, _ in spectra:
@@ -205,7 +205,7 @@ def entry_fits(measured: FrequencyResponse) -> EntryFits:
 
 
 def fit_of(fits: EntryFits, count: int, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
-    """Choose polynomials for ``count`` values (step 3). Errors are relative to the row's diagonal element.
+    """Choose among polynomials fitted to ``count`` values (step 3). Errors are relative to the row's diagonal.
 
     By default the degree of each entry, up to ``highest``, minimises the criterion of Schwarz (1978). An entry
     without coupling is zero.
@@ -302,7 +302,7 @@ def identify(
 
 
 def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identified | None) -> FrequencyResponse:
-    """Return the response without the effect of hold and sampling. ``model`` predicts this effect.
+    """Return the response without the effect of hold and sampling, which ``model`` predicts.
 
     Without a model, only the spectrum of the hold is removed. A held command acts half a sample early, because it
     is held over the preceding sample.
@@ -346,7 +346,7 @@ def _best_start(
 
 
 def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
-    """Return ``lower`` with an additional fast pole. The lag of this pole is subtracted from the delay."""
+    """Return ``lower`` with an additional fast pole, and its delay minus the lag of this pole."""
     fit = lower.fit
     lag = FAST * abs(float(np.trace(fit.coefficients[1]) / np.trace(fit.coefficients[0])))
     coefficients = fit.coefficients.copy()
@@ -433,7 +433,7 @@ class Fit(NamedTuple):
     coefficients: Array
     deviation: Array
     error: Array
-    """Rms residual of each row of the identity matrix, ``(n_axes,)``."""
+    """Rms of inverse times response minus the identity matrix, by row, ``(n_axes,)``."""
 
 
 def lines(

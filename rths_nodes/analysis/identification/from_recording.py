@@ -16,7 +16,7 @@ minimises the information criterion of Schwarz (1978). The specimen is a spring 
 squares to displacement, velocity and force, after the same zero-phase low-pass filter.
 
 **Updated model** of a specimen, updated sample by sample as in the loop (:func:`follow`). Displacement and force
-are taken at the same instant. Otherwise a lag would appear as negative damping.
+are taken at the same instant. Otherwise a lag between them would appear as negative damping.
 """
 
 from __future__ import annotations
@@ -292,8 +292,8 @@ def _refuse_unless(fine: bool, message: str) -> None:
 class AxisModel:
     """Sections ``actuator`` and ``specimen`` of an axis, and their agreement with the recording.
 
-    ``displacement_fit`` and ``force_fit`` are 100 (1 - rms error / rms), %. ``residual`` is the rms error of the
-    displacement (m).
+    ``displacement_fit`` and ``force_fit`` are 100 (1 - rms error / recorded rms), %. ``residual`` is the rms error
+    of the displacement (m).
     """
 
     actuator: Data
@@ -380,7 +380,7 @@ def simulated(parameters: Array, command: Array, dt: float) -> Array:
     rows = transition(a, b, dt, "staircase")
     phi, now = rows[:, :n], rows[:, -1]
     poles = np.poly(phi)
-    # no delay in C (z I - phi)^-1: the state is one sample ahead, because a command acts within its sample
+    # C (z I - phi)^-1 without delay: the state is one sample ahead, because a command acts within its sample
     output = np.zeros((1, n))
     output[0, -1] = gain / top
     zeros = np.poly(phi - np.outer(now, output)) - poles
@@ -464,7 +464,7 @@ class Followed:
 
     @property
     def left(self) -> Array:
-        """Smallest remaining fraction of the initial uncertainty of each parameter, ``(m,)``."""
+        """Smallest ratio of each parameter's deviation to its initial deviation, ``(m,)``."""
         return np.asarray((self.deviation / (self.uncertainty * self.copy.initial)).min(axis=0))
 
     @property

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iterative tests: computations between two runs."""
+"""Iterative tests: corrections between two runs."""

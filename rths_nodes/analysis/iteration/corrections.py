@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iteration from run to run (``doc/iterate.md``): results of a run, target and commands of the next run.
+"""Iterative test (``doc/iterate.md``): evaluation of a run, and target and commands of the next run.
 
 Run j measures displacements y and forces f. Under f the numerical substructure moves by x = S(f). The residual is
 r = Q (x - y), with the low-pass filter Q. Let G be the receptance of the numerical substructure, and E the dynamic
@@ -63,7 +63,7 @@ AT_FLOOR = 2.0
 in noise has a ratio of sqrt(2)."""
 UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
 LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
-"""Specimens whose force is linear in their motion, provided that their inner specimens are linear."""
+"""Specimens whose force is linear in their motion if the specimens that they contain are linear."""
 STRAIGHT = 1e-3
 """Largest permitted relative deviation of the setup from a linear transformation."""
 WEAKEST = 1e-3
@@ -84,10 +84,10 @@ class Row:
     """Results of a run. Percentages are relative to the target's rms, for the worst axis.
 
     ``error`` (%) is the remaining error, ``noise`` (%) the noise below the cut-off, and ``residual`` (%) the
-    residual of whole histories. ``missed`` (m rms) is the target minus the displacement, at all frequencies.
+    residual of whole histories. ``missed`` (m) is the rms of target minus displacement, at all frequencies.
     ``true`` (%) is the error of a simulator's true displacement. In the mode ``tracking`` it is relative to the
-    target, otherwise to the response of the structure computed in one piece. ``answer`` is the force of each
-    specimen, relative to its force for the same motion in the first run. ``command``, ``velocity`` and ``force``
+    target, otherwise to the response of the structure computed in one piece. ``answer`` is the ratio of each
+    specimen's force to its force for the same motion in the first run. ``command``, ``velocity`` and ``force``
     are peaks relative to the first run.
     """
 
@@ -107,7 +107,7 @@ class Row:
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
-    """Return the bound that ``error`` (%) satisfies: ``tolerance`` or twice ``noise`` (%), or an empty string."""
+    """Return the name of the bound that ``error`` satisfies, ``tolerance`` or twice ``noise`` (all %), or ''."""
     if not error <= max(tolerance, AT_FLOOR * noise):
         return ""
     return "the tolerance" if error <= tolerance else "twice the noise of the sensor"
@@ -134,7 +134,7 @@ def force_of(specimens: Array, motion: Array) -> Array:
 def answer(spectra: Spectra, expected: Array, moved: Array, force: Array, cutoff: float) -> Array:
     """Return the ratio of ``force`` to the force of ``expected`` specimens below ``cutoff`` (Hz), ``(n_axes,)``.
 
-    The ratio is the least-squares factor for the same motion. The ratio is NaN if the expected force is zero.
+    The ratio is a least-squares factor for the same motion. It is NaN if the expected force is zero.
     """
     by, f = force_of(expected, spectra.motion(moved, cutoff)), spectra.low_passed(force, cutoff)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -244,7 +244,7 @@ class Substructure:
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
     def pushed(self, residual: Array, specimens: Array) -> Array:
-        """Return the motion ``(samples, 3, n_axes)`` under the force of ``specimens`` at ``residual`` (m)."""
+        """Return the motion ``(samples, 3, n_axes)`` under the force of ``specimens`` moved by ``residual``."""
         stiffness, damping, mass = map(np.diag, specimens)
         tested = self._spread_out([mass, damping, stiffness])
         return self._with(tested).motion(force_of(specimens, residual) @ self._spread.T)
@@ -271,9 +271,9 @@ class Settings:
     """Settings of an iteration.
 
     The iteration ends after ``runs`` runs or within the ``tolerance`` (% of the rms of the target). ``omega`` is
-    the factor of the relaxation, or its first value. Corrections end at ``cutoff`` (Hz). ``within`` is the largest
-    ratio of command, velocity and force to their peaks in the first run. ``changes`` are overrides of the
-    scenario, by the number of the first run in which they apply.
+    the relaxation factor or its first value. Corrections end at ``cutoff`` (Hz). ``within`` is the largest ratio
+    of command, velocity and force to their peaks in the first run. ``changes`` are overrides of the scenario, by
+    the number of the first run in which they apply.
     """
 
     mode: str
@@ -391,7 +391,7 @@ class Corrections:
         return [change for first in sorted(changes) if number >= first for change in changes[first]]
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Add the row of a run. Raises ConfigError if the rig cannot be identified from the first run."""
+        """Evaluate a run and add its row. Raises ConfigError if the first run does not identify the rig."""
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
             self.rows.append(row)

@@ -10,7 +10,7 @@ Alleyne (2006). Q and W are low-pass filters. The inverse of the rig,
     L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
 
 is fitted to the first run, by least squares of its commands on its displacements. The target is the instrumental
-variable. Of several delays tau, the delay with the widest frequency range is chosen. In a band, |u - L y| / |u| is
+variable. The delay tau is the candidate with the widest frequency range. In a band, |u - L y| / |u| is
 |1 - L T| plus the effect of the noise, where T is the rig. Q ends where measured errors are mostly noise. The same
 ratio with the instrumental variable is free of noise and gives the end of W.
 
@@ -43,7 +43,7 @@ EXPECTED = 0.02
 QUIET = 1e-6
 """Smallest power of the commands in a band, relative to the strongest band. The fit ends at a weaker band."""
 LONGEST, TRIED = 1.25, 11
-"""``LONGEST``: longest delay in the search, relative to the best correlation. ``TRIED``: number of delays."""
+"""``LONGEST``: ratio of the longest tried delay to the delay of best correlation. ``TRIED``: number of delays."""
 PASSES = 4
 WIDTH = 2.0 ** (1.0 / 3.0)
 LEAST_LINES = 12
@@ -106,7 +106,7 @@ def noise_rms(history: Array) -> Array:
     """Return the rms ``(n,)`` of white noise in ``history`` ``(samples, n)``, from the spectrum's upper half."""
     taper = np.hanning(len(history))[:, None]
     power = np.abs(np.fft.rfft(taper * history, axis=0)) ** 2
-    upper = power[len(power) // 2 :].mean(axis=0)  # power per line, equal in all lines for white noise
+    upper = power[len(power) // 2 :].mean(axis=0)  # white noise has the same power in every line
     return np.asarray(np.sqrt(upper / float(np.square(taper).sum())))
 
 
@@ -128,7 +128,7 @@ class Inverse(NamedTuple):
 
     @property
     def late(self) -> Array:
-        """Delay of slow motions, ``(n_axes,)`` s: tau, plus the delay of the first two coefficients."""
+        """Low-frequency delay, ``(n_axes,)`` s: tau plus the delay of the first two coefficients."""
         return np.asarray(self.delay + self.coefficients[1] / self.coefficients[0])
 
     def response(self, spectra: Spectra) -> Complex:
@@ -224,7 +224,7 @@ def _of_axis(
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Return the ratio of the unexplained commands ``rest`` to ``u``, for the worst axis in each band, ``(m, 2)``.
+    """Return the unexplained fraction (``rest`` over ``u``) of the commands in each band, worst axis, ``(m, 2)``.
 
     The first column includes the noise. The second column is free of noise, because it uses the targets ``z``.
     """

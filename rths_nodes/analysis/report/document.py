@@ -58,7 +58,7 @@ _TOLD = {
     *("actuator_nodes", "gaps", "host", "lost", "outcome", "pace", "reason", "rig_kind", "run_id", "samples"),
     *("scenario", "started", "version"),
 }
-"""Keys of a run's information that the page shows elsewhere."""
+"""Keys of a run's information that other sections of the page show."""
 
 
 def across(simulation: str, made_elsewhere: bool = False) -> str:
@@ -368,7 +368,7 @@ UNTOLD = ("cases", "description", "name")
 
 
 Compared = tuple[str, Run, OfProcedure | None]
-"""Name, histories and procedure of a test."""
+"""Name, run and procedure of a test."""
 
 
 def write_comparison(tests: Sequence[Compared], path: Path) -> Recordings:

@@ -127,7 +127,7 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
     }
     if rung is not None:
         facts |= {"Rung of the histories": rung_title(rung.name), "Level": f"{PERCENT * rung.level:g} %"}
-        if rung.scenario_hash != record.scenario_hash:  # the rung has another level or time ratio
+        if rung.scenario_hash != record.scenario_hash:  # its level or time ratio differs
             facts["Hash of the rung"] = rung.scenario_hash or DASH
         facts |= {"Armed by": " and ".join(rung.armed_by)} if rung.armed_by else {}
         facts["Files, by SHA-256"] = (
@@ -327,7 +327,7 @@ def _mandate(mandate: Data) -> Part:
 DIFFERENCES = "; differs from rung "
 QUANTITIES = {"seconds", "unloaded"}
 UNSHOWN = ("hash", "clear")
-"""Endings of argument names. These arguments are not shown."""
+"""Suffixes of the names of arguments that are not shown."""
 
 
 def _time_of_day(stamp: str, started: str) -> str:

@@ -436,7 +436,7 @@ def floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
 
 
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
-"""Keys of a scenario that are in the header of the page or concern other runs."""
+"""Keys of a scenario that the page's header shows or that concern other runs."""
 ELSEWHERE = tuple(f"rig_axis.{key}." for key in ("displacement", "force", "command", "limits"))
 """Prefixes of parameters that other tables contain."""
 SECTIONS = ("component", "section")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stability of the loop of a test, before the test."""
+"""Stability of a test's loop, judged before the test."""

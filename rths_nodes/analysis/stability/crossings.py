@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Growing motions of a linear loop, and values of a parameter at which a motion begins to grow.
+"""Unstable modes of a linear loop, and values of a parameter at which a mode becomes unstable.
 
 The parameters are the arguments ``gain``, ``delay`` and ``ratio`` of ``characteristic``. In discrete time, only
 the gain is a factor on the frequency response. The limit of the natural frequencies (``ratio``) is found by
-counting growing motions.
+counting unstable modes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOWEST = 1e-3
 """Fraction of the lowest natural frequency at which a sweep begins."""
 LEAST_GAIN = 1e-4
 """Smallest scale factor of the tested forces in the search. It excludes the poles of an undamped structure."""
-BESIDE = 1e-6
+OFFSET = 1e-6
 ROUGH = 1e-6
 NEAR = 0.2
 CORRECTED = (0.01, 0.03, 0.1, 0.3)
@@ -44,7 +44,7 @@ ASIDE = 1e-4
 class Crossing:
     """Value of a parameter at which a motion of ``frequency`` (Hz) neither grows nor decays.
 
-    ``growing`` is true if the growth rate rises with the value. A conjugate pair has two ``roots``.
+    ``growing`` is true if the growth rate increases with the value. A conjugate pair has two ``roots``.
     """
 
     value: float
@@ -88,7 +88,7 @@ def folded(loop: Loop, motion: complex) -> complex:
 
 
 def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: float) -> int:
-    """Return the number of growing roots, including conjugates.
+    """Return the number of unstable roots, including conjugates.
 
     In continuous time, only roots below the servo's Nyquist frequency are included. ``frequencies`` (rad/s) are
     additional points of the evaluated path. ``state`` may contain gain, delay and ratio. Raises ConfigError if the
@@ -119,7 +119,7 @@ def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_d
     """
     top = top or loop.highest
     numerical = np.sqrt(np.abs(np.linalg.eigvals(np.linalg.solve(loop.whole.mass, loop.whole.stiffness))))
-    places = [*frequencies, *(numerical * (1.0 - BESIDE)).tolist(), *(numerical * (1.0 + BESIDE)).tolist()]
+    places = [*frequencies, *(numerical * (1.0 - OFFSET)).tolist(), *(numerical * (1.0 + OFFSET)).tolist()]
     inside = [omega for omega in places if LOWEST * loop.scale < omega < top]
     lowest = LOWEST * min(inside, default=loop.scale)
     even = np.geomspace(lowest, top, max(2, math.ceil(per_decade * math.log10(top / lowest))))
@@ -127,7 +127,7 @@ def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_d
 
 
 def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
-    """Return the further delays (s), at least ``-shorter``, at which an eigenvalue of the open loop is -1.
+    """Return the additional delays (s), at least ``-shorter``, at which an eigenvalue of the open loop is -1.
 
     In discrete time, the factor e^{-s delay} is only approximate. Each delay is therefore corrected until the
     motion at its frequency neither grows nor decays.
@@ -195,7 +195,7 @@ def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
 def _zeros(
     function: Callable[[Array], Complex], measure: Callable[[Complex], Array], grid: Array
 ) -> list[tuple[float, complex, complex]]:
-    """Return the position, value ``(n, m)`` and slope of ``function`` at each zero of ``measure(value)``."""
+    """Return argument, value and slope of ``function`` at each zero of ``measure(value)``."""
     tracks = _tracked(function(grid))
     signs = measure(tracks) > 0.0
     rows, columns = np.nonzero(signs[1:] != signs[:-1])
@@ -230,7 +230,7 @@ def _tracked(values: Complex) -> Complex:
 
 
 def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Iterable[float]) -> Crossing | None:
-    """Return the limit near ``about`` at which the motion neither grows nor decays; None outside of ``widths``."""
+    """Return the stability limit within ``widths`` of ``about``, or None."""
     border = loop.border
     start = complex(border, HZ * about.frequency)
 
@@ -282,7 +282,7 @@ def verified(loop: SampledLoop, parameter: str, limit: Crossing | None, now: flo
 
 
 def _marginal(loop: SampledLoop, parameter: str, value: float, top: float = 0.0) -> float:
-    """Return the angular frequency (rad/s) with the shortest Newton step to a marginal motion."""
+    """Return the angular frequency (rad/s) with the shortest relative Newton step to a root."""
     grid = sweep(loop, top=top)
     values = loop.characteristic(loop.border + 1j * grid, **{parameter: value})
     return float(grid[np.argmin(np.abs(values / (np.gradient(values, grid) * grid)))])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Responses of a simulated rig at small motion: impulse responses of the axes, and force loops.
 
-**Impulse responses** are the responses of the axes' forces to one Target, through the parts of the test in the
-loop's order. This Target differs from rest by so little that every part is linear. Adaptation is off. Sensors are
-perfect, but the force is delayed.
+**Impulse responses** are the responses of the axes' forces to one Target, through the stages of the loop in order.
+This Target differs from rest by so little that every stage is linear. Adaptation is off. Sensors are perfect, but
+the force is delayed.
 
 **Force loops** belong to the force axes, which bear their loads. At small motion, a force loop must not change the
 forces of other axes. The loads change the stiffness of the other axes (P-Delta). The loop of these axes is judged
@@ -39,14 +39,14 @@ from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.numerical.reductions import Observation
 
 SMALL = 1e-9
-"""Displacement (m) of the Target. Velocity and acceleration are ``SMALL`` divided by powers of the step (s)."""
+"""Displacement of the Target, m. Its velocity and acceleration are ``SMALL`` over powers of the step (s)."""
 LARGER = 10.0
-"""Size of a second impulse, relative to the first. The responses must have the same ratio."""
+"""Ratio of a second impulse to the first. Their responses must have the same ratio."""
 STEEPER = 0.01
 """Largest permitted relative difference between the responses to the small and the larger impulse."""
 FADED, COMPARED = 1e-10, 1e-4
-"""``FADED``: fraction of its largest value below which a response has ended. ``COMPARED``: the same for the larger
-impulse, whose response is only compared."""
+"""Fraction of its largest value below which a response has ended. ``COMPARED`` is for the larger impulse, whose
+response only serves for comparison."""
 QUIET = 1.25
 LONGEST = 200_000
 BLOCK = 64
@@ -63,16 +63,16 @@ LOOP_LONGEST = 100_000
 GLIDE = 256
 """Number of samples of a glide between positions. A step would overshoot and might crush a specimen."""
 STILL = 1e-12
-"""Largest change of a force in ``GLIDE`` samples at rest, relative to the load."""
+"""Largest change of a force in ``GLIDE`` samples that counts as rest, relative to the load."""
 EXACT = 1e-7
 TRIES = 40
 GLIDES = 1_000
 PUSHED = 1e-7
 """Displacement (m) applied to a force axis to measure its effect on the force of this axis and on other axes."""
 ROUGH = 1e-8
-"""Largest change of a force in ``GLIDE`` samples at rest, relative to the force, for an axis without load."""
+"""``STILL`` of an axis without load, relative to the force."""
 APART = 1e-6
-"""Change of force below which another axis is unaffected, relative to the change of the force axis."""
+"""Ratio of force changes of another axis and of the force axis, below which the other axis is unaffected."""
 
 
 class LoadedRig:
@@ -147,7 +147,7 @@ class LoadedRig:
         return slope
 
     def _glide(self, index: int, position: float) -> float:
-        """Move to ``position`` (m), wait for rest, and return the force, N; NaN if the rig never rests."""
+        """Move to ``position`` (m), wait for rest, and return the force, N; NaN if the rig remains in motion."""
         axis, start = self._n + index, float(self.places[index])
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):
@@ -201,7 +201,7 @@ class _Faded:
 
 
 class _Felt:
-    """Delays, filters and weights the forces of the axes for the integrator, in blocks."""
+    """Delays, filters and weights the axes' forces for the integrator, block by block."""
 
     def __init__(self, late: Sequence[int], filters: Sequence[Butterworth | None], weights: Array) -> None:
         self._late, self._filters, self._weights = late, filters, weights
@@ -227,7 +227,7 @@ class _Felt:
 
 
 class Way:
-    """Computes the rig's response to Targets. Raises ConfigError if a part cannot be built."""
+    """Computes the rig's response to Targets. Raises ConfigError if a component cannot be built."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.scenario = scenario = assembly.scenario
@@ -430,7 +430,7 @@ def _rig(scenario: Scenario) -> Any:
         return registry.build("rig", scenario.rig, scenario.dt, len(scenario.axes))
     for name in scenario.axes:
         for noun in ("specimen", "actuator"):
-            scenario.model_of(name, noun)  # refuses a real axis, because it has no model
+            scenario.model_of(name, noun)  # raises ConfigError for a real axis, which has no model
     return SeparateAxes(scenario.axes, scenario.dt)
 
 

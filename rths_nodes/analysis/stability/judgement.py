@@ -40,8 +40,8 @@ from rths_nodes.loop.scenario.updating import USED, Copies
 from rths_nodes.numerical.structures.restoring_forces import Lawful
 
 LEAST_MARGIN = 0.2
-"""Smallest relative delay margin without a caution. This margin is twice the scatter (about 10 %) of identified
-delays of servo-hydraulic actuators."""
+"""Smallest relative delay margin without a caution: twice the scatter (about 10 %) of identified delays of
+servo-hydraulic actuators."""
 SMALL = 1e-9
 """Displacement at which no updated model yields, m."""
 STAGES = 32
@@ -110,7 +110,7 @@ class Mode:
 
     @property
     def loop_damping_ratio(self) -> float:
-        """Damping ratio of the motion in the loop, negative if the motion grows."""
+        """Damping ratio of the motion in the loop; negative for an unstable mode."""
         return -self.motion.real / abs(self.motion)
 
     @property
@@ -122,13 +122,13 @@ class Mode:
 class Judgement:
     """Stability of the loop of a test, determined before the test.
 
-    ``growing`` is the number of growing roots, including conjugates. ``motions`` (rad/s) are the computed growing
-    roots without conjugates, the fastest growth first. ``delay`` is the low-frequency delay of the rig's
+    ``growing`` is the number of unstable roots, including conjugates. ``motions`` (rad/s) are the computed
+    unstable roots without conjugates, fastest growth first. ``delay`` is the low-frequency delay of the rig's
     slowest axis without a compensator, s.
 
     ``further_delay`` (s, equal for all axes), ``frequency_factor`` and ``gain`` (scale factor of the tested
-    forces) are the nearest limits. The limits of a stable loop are above the present value, the limits of an
-    unstable loop below. A missing limit is None. A stable loop also becomes unstable below ``least_gain``
+    forces) are the nearest limits: above the present value for a stable loop, below it for an unstable loop. A
+    missing limit is None. A stable loop also becomes unstable below ``least_gain``
     (conditional stability).
     """
 
@@ -146,7 +146,7 @@ class Judgement:
     continuous_delay: float | None = None
     """Critical delay with exact integrator and ramp, s; None if there is none."""
     corners: tuple[str, ...] = ()
-    """Combinations of parameter bounds of updated models, as text. At each combination, a motion grows."""
+    """Combinations of parameter bounds of updated models at which the loop is unstable, as text."""
 
     @property
     def stable(self) -> bool:
@@ -186,7 +186,7 @@ class Judgement:
 
     @property
     def farthest(self) -> float:
-        """Largest factor on the natural frequencies in the search, or the smallest for an unstable loop."""
+        """Last factor on the natural frequencies in the search: the largest or, if unstable, the smallest."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
         return 1.0 / crossings.FARTHEST if self.growing else crossings.FARTHEST
@@ -333,7 +333,7 @@ def delay_margin(scenario: Scenario) -> DelayMargin:
 
 
 def continuous_delay(scenario: Scenario) -> float | None:
-    """Return the critical delay (s) in continuous time; None without one, or if a part has no response."""
+    """Return the critical delay (s) in continuous time; None without one, or if a component has no response."""
     try:
         loop = continuous_loop(scenario)
         modes = modes_of(loop)
@@ -392,7 +392,7 @@ def _verified(
 
 
 def _limit(candidates: Iterable[Crossing], now: float, growing: int) -> Crossing | None:
-    """Return the nearest limit: a stable loop is unstable above it, an unstable loop is stable below it."""
+    """Return the nearest limit, above which a stable loop is unstable or below which an unstable one is stable."""
     ordered = sorted(candidates, key=lambda crossing: crossing.value)
     if growing == 0:
         return next((crossing for crossing in ordered if crossing.value > now and crossing.growing), None)
@@ -432,7 +432,7 @@ def _in_the_loop(loop: Loop, root: complex) -> complex:
 def growing_ones(
     loop: Loop, count: int, starts: Iterable[complex], limits: Iterable[Crossing]
 ) -> tuple[complex, ...]:
-    """Return the growing motions (rad/s) without conjugates, fastest first, from ``starts`` and ``limits``."""
+    """Return unstable roots (rad/s), sought from ``starts`` and ``limits``, without conjugates, fastest first."""
     growing: list[complex] = []
 
     def add(motion: complex) -> None:
@@ -456,7 +456,7 @@ def growing_ones(
 
 
 def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> Iterator[str]:
-    """Yield, as text, each combination of parameter bounds of updated models at which a motion grows.
+    """Yield, as text, each combination of parameter bounds of updated models at which the loop is unstable.
 
     ``impulses`` is the cache of :func:`sampled_loop`. Raises ConfigError if the stability cannot be judged.
     """
@@ -492,7 +492,7 @@ def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> A
 
 
 def refuse_unstable(scenario: Scenario) -> None:
-    """Raise ConfigError if updated models may cause growing motions, or if the stability cannot be judged."""
+    """Raise ConfigError if updated models may destabilise the loop, or if the stability cannot be judged."""
     with within("updating.mode = 'used': the stability cannot be judged"):
         corners = list(unstable_corners(scenario))
     if corners:

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Linear loops of a test at small motion: force loop of an axis, closed loop in continuous and discrete time.
 
-:func:`turn` gives the number of zeros of a function of the complex frequency, and thus the number of growing
-motions of a loop. **Force loop** of a force-controlled axis, at small motion about its load:
+:func:`turn` gives the number of zeros of a function of the complex frequency, and thus the number of unstable
+modes of a loop. **Force loop** of a force-controlled axis, at small motion about its load:
 
     L(z) = z^-(1 + q) C(z) G(z)                                 open loop
 
 C is the controller's law from measured force to command. G is the response of actuator, specimen and load cell
 from command to measured force. q is the transport of the Commands in samples, or 0 if the controller closes the
-loop. A law integrates, so the response of C does not decay, but the response of C (1 - 1/z) does. The growing
-motions are the zeros outside of the unit circle of
+loop. A law integrates, so the response of C does not decay, but the response of C (1 - 1/z) does. The unstable
+modes are the zeros outside of the unit circle of
 
     1 - 1/z + L(z) (1 - 1/z)
 
-The limits of a stable loop are a further delay of (pi + arg L) / w at the angular frequency w with |L| = 1, and a
-factor 1 / |L| on the stiffness at L < 0.
+The limits of a stable loop are an additional delay of (pi + arg L) / w at the angular frequency w with |L| = 1,
+and a factor 1 / |L| on the stiffness at L < 0.
 
 **Continuous time**:
 
@@ -40,7 +40,7 @@ closed loop are the zeros of
             | -P(z)/z C                I - P(z)/z D      |
 
 The determinant has no pole outside the unit circle and is 1 at infinity. The angle by which it turns around zero
-along the unit circle therefore gives the number of growing motions. If an integrator repeats every q steps
+along the unit circle therefore gives the number of unstable modes. If an integrator repeats every q steps
 (:class:`Period`), z^q replaces z.
 """
 
@@ -67,7 +67,7 @@ CHANGE = 0.5
 """Largest change of the determinant's complex logarithm (magnitude, turn in rad) between adjacent points.
 
 Two roots close to an interval turn the determinant by 2 pi, which the values at the ends of the interval do not
-show. In the adjacent intervals, such roots change the magnitude 9-fold (e^2.2, geometric mean). The bound is less
+show. In the adjacent intervals, such roots change the magnitude 9-fold (e^2.2, geometric mean). ``CHANGE`` is less
 than a quarter of this exponent."""
 MOST = 50_000
 ROUNDS = 60
@@ -82,7 +82,7 @@ SLOW = 1e-3
 CHANGED = 0.1
 CHUNK = 256
 MARGINAL = 1e-7
-"""Largest ratio of growth to frequency of a marginal motion."""
+"""Largest ratio of growth rate to frequency of a marginal motion."""
 HALVINGS = 20
 KEPT = 8
 PERIODS = 256
@@ -102,7 +102,7 @@ def turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float
     for _ in range(ROUNDS):
         with np.errstate(divide="ignore", invalid="ignore"):
             steps = np.log(values[1:] / values[:-1])
-        fast = ~(np.abs(steps) < CHANGE)  # NaN also counts as fast
+        fast = ~(np.abs(steps) < CHANGE)  # a change of NaN is also too large
         if not fast.any():
             return float(steps.imag.sum())
         where = path[:-1][fast]
@@ -153,7 +153,7 @@ class ForceLoop:
         return response if self.low is None else response * self.low.frequency_response(omega)
 
     def growing(self, delay: float = 0.0, gain: float = 1.0) -> int:
-        """Return the number of growing motions for a further ``delay`` (s) and a ``gain`` on the stiffness."""
+        """Return the number of unstable modes for an additional ``delay`` (s) and a ``gain`` on the stiffness."""
 
         def characteristic(s: Complex) -> Complex:
             omega = s.imag
@@ -173,7 +173,7 @@ class ForceLoop:
 
     @cached_property
     def further_delay(self) -> tuple[float, float] | None:
-        """Smallest further delay (s) at which a motion grows, and its frequency (Hz), or None."""
+        """Smallest additional delay (s) at which a mode is unstable, and its frequency (Hz), or None."""
         delays = [
             ((math.pi + phase) % (2.0 * math.pi) / omega, omega / HZ)
             for omega, phase in self._crossings(lambda loop: np.abs(loop) - 1.0)
@@ -182,7 +182,7 @@ class ForceLoop:
 
     @cached_property
     def gain(self) -> float | None:
-        """Smallest factor above 1 on the stiffness at which a motion grows, or None."""
+        """Smallest factor above 1 on the stiffness at which a mode is unstable, or None."""
         real = [omega for omega, _ in self._crossings(lambda loop: loop.imag)]
         loop = self.open(np.array([*real, math.pi / self.dt])).real  # also real at the Nyquist frequency
         gains = -1.0 / loop[loop < -VANISHED]
@@ -350,7 +350,7 @@ class ContinuousLoop(WholeStructure):
         return np.asarray(late[:, :, None] * command)
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return the specimens' force per force on the axes, ``(n, n_axes, n_axes)``. The critical point is -1."""
+        """Return the ratio of specimens' forces to forces on the axes, ``(n, n_axes, n_axes)``. -1 is critical."""
         tested = self.specimen_stiffness(s)[:, :, None] * self.rig(-1j * s / self.time_ratio)
         flexibility = self.axes_of @ np.linalg.solve(self.numerical(s), self.forces_of + 0.0 * s[:, None, None])
         return np.asarray(tested @ flexibility)
@@ -358,7 +358,7 @@ class ContinuousLoop(WholeStructure):
     def characteristic(self, s: Frequencies, gain: float = 1.0, delay: float = 0.0, ratio: float = 1.0) -> Complex:
         """Return det(M^-1 Z(s)) ``(n,)``, whose zeros are the motions of the closed loop.
 
-        ``gain`` multiplies the specimens' forces. ``delay`` is a further delay of every axis (s). ``ratio``
+        ``gain`` multiplies the specimens' forces. ``delay`` is an additional delay of every axis (s). ``ratio``
         multiplies all times of the rig, which is equivalent to multiplying the structure's natural frequencies.
         """
         omega = -1j * s * ratio / self.time_ratio
@@ -370,9 +370,9 @@ class ContinuousLoop(WholeStructure):
 
 
 class Lines(NamedTuple):
-    """Computes a sum of rows, each multiplied by e^{-angle p} with consecutive powers p from ``first`` on.
+    """Computes a sum of arrays, each multiplied by e^{-angle p}, with consecutive powers p from ``first`` on.
 
-    The rows form ``few`` blocks. Row i of ``blocks`` ``(few, few * columns)`` holds row i of every block.
+    The flat arrays form ``few`` blocks. Row i of ``blocks`` ``(few, few * columns)`` holds row i of every block.
     """
 
     first: float
@@ -398,7 +398,7 @@ class Lines(NamedTuple):
         return np.asarray(values.reshape(len(angles), *self.shape))
 
     def grid(self) -> Array:
-        """Return angles (rad) from 0 to pi, between which the sum changes by about the fraction ``CHANGED``.
+        """Return angles (rad) from 0 to pi. The sum changes by about ``CHANGED`` (relative) between adjacent ones.
 
         Every column has equal weight, whatever its unit. The angles are selected from a uniform grid, much finer
         than the width of a resonance whose terms have decayed to 1e-10 at the last power.
@@ -411,7 +411,7 @@ class Lines(NamedTuple):
         angles = 2.0 * math.pi / points * np.arange(points // 2 + 1)
         sizes, changes = np.zeros(len(angles)), np.zeros(len(angles) - 1)
         late = np.exp(-1j * self.first * angles)
-        for column in lines.T:  # one at a time: all columns of a large structure would fill the memory
+        for column in lines.T:  # one column at a time: all of them may not fit in memory
             values = np.fft.rfft(column, points) * late
             sizes += np.abs(values) ** 2
             changes += np.abs(np.diff(values)) ** 2
@@ -530,7 +530,7 @@ class SampledLoop:
         return True
 
     def rig_grid(self, delay: float = 0.0) -> Array:
-        """Return a grid (rad/s) on which the rig's response, with a further ``delay`` (s), changes little."""
+        """Return a grid (rad/s) that resolves the rig's response with an additional ``delay`` (s)."""
         return self._grids(delay) / (self.period * self.step)
 
     @property
@@ -543,7 +543,7 @@ class SampledLoop:
 
     @property
     def border(self) -> float:
-        """Growth rate (rad/s) above which a motion counts as growing."""
+        """Growth rate (rad/s) above which a mode counts as unstable."""
         return MARGINAL * self.scale
 
     @property
@@ -618,7 +618,7 @@ class SampledLoop:
         return np.asarray(share * values + (1.0 - share) * at_place.reshape(values.shape))
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return the force per force on the axes, ``(n, q n_axes, q n_axes)``. The critical point is -1."""
+        """Return the ratio of axes' forces to forces on the axes, ``(n, q n_axes, q n_axes)``. -1 is critical."""
         period, parts = self._periods(1.0), []
         for some in np.array_split(np.asarray(s, np.complex128), math.ceil(len(s) / CHUNK)):
             w = np.exp(some * self.period * self.step)[:, None, None]
@@ -631,9 +631,9 @@ class SampledLoop:
     ) -> Complex:
         """Return the determinant (see the module), ``(n,)``. Its zeros are the motions (rad/s) of the closed loop.
 
-        ``gain`` multiplies the forces. ``delay`` is a further delay of every axis (s), linear between samples as
-        in the actuator ``pure_delay``. ``ratio`` multiplies the natural frequencies by changing the numerical mass
-        and damping, while ``s`` refers to the unscaled structure. ``share`` is 0 for a perfect rig.
+        ``gain`` multiplies the forces. ``delay`` is an additional delay of every axis (s), linear between samples
+        as in the actuator ``pure_delay``. ``ratio`` multiplies the natural frequencies by changing the numerical
+        mass and damping, while ``s`` refers to the unscaled structure. ``share`` is 0 for a perfect rig.
         """
         period, q = self._periods(ratio), self.period
         m, n = len(period.onward), period.force.shape[1]

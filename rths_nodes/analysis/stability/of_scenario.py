@@ -31,7 +31,7 @@ from rths_nodes.mechanics.structure import is_sparse, massless, numbered
 from rths_nodes.numerical.structures.restoring_forces import LinearRestoringForce
 
 SAME = 0.01
-"""Largest permitted relative difference between tested stiffness and declared stiffness of the structure."""
+"""Largest permitted relative difference between the structure's tested and declared stiffness."""
 MOST_STEPS = 100
 FASTEST = 1e6
 """Largest permitted phase angle of a mode per step, rad."""
@@ -99,7 +99,7 @@ def _structure_of(assembly: Assembly) -> Structure:
 
 
 def continuous_loop(scenario: Scenario) -> ContinuousLoop:
-    """Return the loop in continuous time. Raises ConfigError if a part has no response."""
+    """Return the loop in continuous time. Raises ConfigError if a component has no response."""
     assembly = Assembly(scenario)
     structure = _structure_of(assembly)
     if scenario.rig is not None:

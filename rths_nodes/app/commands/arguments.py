@@ -114,7 +114,7 @@ class Arguments:
         self._parser.add_argument(name, help=argparse.SUPPRESS, **more)
 
     def removed(self, **replacements: str) -> None:
-        """Refuse former options. ``replacements`` has the replacement of each option."""
+        """Refuse removed options. ``replacements`` names the replacement of each option."""
         self._parser.set_defaults(removed={f"--{name.rstrip('_')}": text for name, text in replacements.items()})
         for name in replacements:
             self.hidden(f"--{name.rstrip('_')}", action=_Removed, nargs="?", dest=f"removed_{name}")
@@ -261,7 +261,7 @@ def _written(name: str, value: object) -> str:
 
 
 def check_purpose(options: Options, uses: Mapping[str, Iterable[str]]) -> None:
-    """Raise ConfigError if an option is set that does not apply to the purpose (``--for``).
+    """Raise ConfigError if an option that is set does not apply to the purpose (``--for``).
 
     ``uses`` maps each purpose to the names of its options.
     """

@@ -383,7 +383,7 @@ def needed_depth(p999: float, dt: float) -> int:
 
 
 def round_trips(run: Run) -> tuple[float, float]:
-    """Return the 99.9 % quantile and the maximum of the time from a Measurement to its Command, s.
+    """Return the 99.9 % quantile and the maximum of the delay from a Measurement to its Command, s.
 
     Raises ConfigError if the test was too short or ran in lockstep.
     """
@@ -396,7 +396,7 @@ def round_trips(run: Run) -> tuple[float, float]:
 
 
 def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
-    """Yield lines that compare the durations ``took`` (s) of integration steps with the available time."""
+    """Yield a comparison of the durations ``took`` (s) of integration steps with the available time, as lines."""
     count, bridge, step = len(took), scenario.bridge, scenario.samples_per_step * scenario.dt
     yield f"a step takes {quantiles(took)}"
     in_time = (predicted + PATIENCE) * scenario.dt
@@ -426,8 +426,8 @@ def _ms(seconds: float) -> str:
 class Rehearsal(RecordingSink):
     """Measures a simulated test instead of recording it.
 
-    ``smallest`` (m) is the smallest stroke that remains after braking, for each axis. ``size`` (bytes) is the
-    expected size of the journal of the complete test.
+    ``smallest`` (m) is each axis's smallest stroke left after braking. ``size`` (bytes) is the expected size of
+    the journal of the complete test.
     """
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
@@ -458,7 +458,7 @@ class Rehearsal(RecordingSink):
                 self.smallest[axis] = min(self.smallest[axis], left)
 
     def ended(self, outcome: Outcome, samples: int) -> None:
-        """Store the results of the simulated test. The complete test has ``samples`` samples."""
+        """Store the results of the simulated test. ``samples`` is the number of samples of the complete test."""
         self.reason = outcome.reason if outcome.state is State.TRIPPED else ""
         self.integrator, self._axes = outcome.integrator, outcome.metrics["axes"]
         self.size = self._bytes / max(1, outcome.samples) * samples

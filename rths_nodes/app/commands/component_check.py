@@ -49,11 +49,11 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
     "force_controller": (LOADED, "axes.load.force_control.law", ("ground_motion.motion.amplitude=0.1",)),
     "quantity": (PAPER, "levels.quantities.tried", ()),
 }
-"""Test for each family: the scenario, the section that receives the component, and further overrides."""
+"""Test for each family: the scenario, the section that receives the component, and additional overrides."""
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
 INSIDE = 0.01
-"""Distance of a tried value from an exclusive bound, relative to the bound (to the value in effect if the bound
-is 0)."""
+"""Distance of a tried value from an exclusive bound, relative to the bound or, if it is 0, to the value in
+effect."""
 
 
 class Drive(NamedTuple):
@@ -141,7 +141,7 @@ def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) 
                 part = drive.build(from_data(type(params), parameters | {key: bound}, family))
                 _driven(drive, part, label)
             except ConfigError as error:
-                if part is not None or error.__cause__ is not None:  # else it conflicts with other values
+                if part is not None or error.__cause__ is not None:  # otherwise, it conflicts with others
                     value = show(float(bound), spec.unit)
                     problems.append(f"{label}: {key} = {value} is within its bounds, but fails ({error})")
     problems.refuse()

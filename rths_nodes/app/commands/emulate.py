@@ -143,7 +143,7 @@ def _say(options: arguments.Options, text: str, data: dict[str, object]) -> None
 
 
 FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
-"""Model of an axis without a specimen: the required positive stiffness, but a force too small for a load cell."""
+"""Model of an axis without a specimen. A stiffness is required; its force is too small for a load cell."""
 
 
 def free(scenario: Scenario) -> Scenario:

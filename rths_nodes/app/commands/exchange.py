@@ -235,11 +235,11 @@ AXIS = ("target", "command", "displacement", "force")
 MOTION = ("displacement", "velocity", "acceleration")
 FEWEST = 3
 SLOWEST, FASTEST = 10.0, 100e3
-"""Range of plausible sample rates, Hz. Any other rate suggests that the unit of the times is wrong."""
+"""Range of plausible sample rates, Hz. Any other rate suggests a wrong unit of time."""
 SPIKE = 20.0
-"""Largest displacement step that is accepted as noise, as a multiple of the 99 % quantile of all steps."""
+"""Largest ratio of a displacement step to the 99 % quantile of all steps that is accepted as noise."""
 FAR = 10.0
-"""Largest accepted value, as a multiple of its limit. A larger value indicates a wrong unit."""
+"""Largest accepted ratio of a value to its limit. A larger ratio indicates a wrong unit."""
 
 
 @params

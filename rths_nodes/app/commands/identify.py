@@ -439,7 +439,7 @@ def _channels(axis: RigAxis | None) -> tuple[object, ...]:
 def evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
     column, dt, section = run.axes.index(axis), run.scenario.dt, run.scenario.axes[axis]
     displacement, force = paired(run.displacement[:, column], run.force[:, column], section, dt)
-    command = filtered(run.command[:, column], low_pass(section, dt))  # same delay as the displacements
+    command = filtered(run.command[:, column], low_pass(section, dt))  # delayed like the displacements
     begin, time = loaded_at(run.scenario) + cycles.begin, run.time[: len(force)]
     inside = np.flatnonzero((time >= begin) & (time < begin + cycles.cycles / cycles.frequency))
     try:

@@ -111,9 +111,9 @@ def _recording(path: Path) -> Path:
 def write(series: Series, settings: Settings) -> NextRun:
     """Write the history and the scenario of the next run, unless the series has converged.
 
-    Return the NextRun; its ``rehearsal`` is None if the series has converged. Raises ConfigError if a run is
-    unsuitable, a specimen has softened, or the error has risen repeatedly. Raises ConfigError also if no further
-    run is allowed, or if the next run would exceed ``WITHIN`` or an elastic limit.
+    The returned ``rehearsal`` is None if the series has converged. Raises ConfigError if a run is unsuitable, a
+    specimen has softened, the error has risen repeatedly, no further run is allowed, or the next run would exceed
+    ``WITHIN`` or an elastic limit.
     """
     work = _replayed(series, settings)
     verdict, reason = settings.verdict(work.rows)

@@ -40,7 +40,7 @@ REAL_TIME = 1
 """SCHED_RR priority of the process that sends stops: above ordinary processes, below the loop."""
 LOOK_S = 0.2
 AT_ONCE = 200
-"""Largest number of columns in a message of a recorded test."""
+"""Maximum number of columns of curves in a message about a recorded test."""
 
 
 def page_arguments(add: arguments.Arguments) -> None:
@@ -193,7 +193,7 @@ async def _serve(application: object, listening: object, where: str, interrupted
 
 
 def recorded_test(run: Run, path: Path) -> Since:
-    """Return the function that provides the page with the ``run`` recorded at ``path``."""
+    """Return the page's data source for the ``run`` recorded at ``path``."""
     axes = {name: run.scenario.limits[name] for name in run.axes}
     about = run.information
     names, per = curve_names(list(axes)), per_column(run.scenario.servo_rate)

@@ -112,7 +112,7 @@ def predicted(
 ) -> Corridor:
     """Return the corridor of ``scenario`` for the nominal plant and ``count`` plants drawn with ``seed``.
 
-    Each side of the corridor is widened by ``margin`` times the range of the quantity. Raises ConfigError if the
+    Each bound is widened by ``margin`` times the range of the quantity. Raises ConfigError if the
     scenario has no scatter, and Stopped if a run does not finish.
     """
     without = replace(scenario, [(["monitor", "corridor"], None), (["monitor", "corridor_action"], "indicate")])
@@ -136,7 +136,7 @@ def predicted(
 
 
 def histories(run: Run) -> Array:
-    """Return displacement (m), force (N) and energy (J), ``(3, n, n_axes)``, or NaN during a soft start."""
+    """Return displacement (m), force (N) and energy (J), ``(3, n, n_axes)``; NaN during a soft start."""
     first = Evaluation(run).first_sample
     base = max(0, first - 1)
     result = np.full((3, *run.displacement.shape), np.nan)

@@ -162,7 +162,7 @@ def _test(options: arguments.Options, scenario: Scenario, answers: Answers, real
     say = partial(_say, screen)
     console = Console(answers, typed if attended else None, say)
     record = _record(scenario, answers, console, tuple(ladder.planned))
-    if options.socket:  # the page and client programs cannot answer these questions later
+    if options.socket:  # ask now: the page and client programs cannot answer these questions later
         complete(ladder, console, ladder.planned)
         ladder.check()
     folder = Path(options.record) if options.record else Path(terminal.RUNS) / record.test_id
@@ -442,7 +442,7 @@ class AtTerminal:
         return self._dialogue.yes(self._numbered(question))
 
     def settle(self) -> None:
-        """Wait for Enter if the motion ended before the operator answered."""
+        """Wait for Enter if a question is still open when the motion has ended."""
         if self._asking is not None and not self._asking.done():
             self._settling = True
             print("Press Enter: ", end="", file=sys.stderr, flush=True)

@@ -95,7 +95,7 @@ def _tell(options: arguments.Options, done: hosts.RunResult) -> None:
 def _host_of_page(host: str) -> str:
     if host != EMBEDDED:
         return host
-    if host is not run_options(COMMAND)["--host"].default:  # a typed value is another, equal object
+    if host is not run_options(COMMAND)["--host"].default:  # a typed value is a different object, even if equal
         raise ConfigError("--page: the host embedded publishes no data for a page; use composed or processes")
     return COMPOSED
 

@@ -256,7 +256,7 @@ def _ranges(parameters: Mapping[str, Mapping[str, tuple[float, float]]], axis: s
 
 
 VALUES = ("low", "median", "high", "worst")
-"""Statistics that ``--json`` prints for each group. Infinite values are printed as null."""
+"""Statistics printed by ``--json`` for each group, infinite values as null."""
 SHOWN = 10
 
 

@@ -38,7 +38,7 @@ from rths_nodes.loop.watch import Sample, Watch, pulses
 from rths_nodes.ros import environment
 
 TURNS = 2
-"""Minimum number of loop cycles per pulse period."""
+"""Minimum number of cycles of the watch loop per pulse period."""
 LAST_S = 1.0
 """Timeout for printing the last lines, s."""
 
@@ -113,9 +113,9 @@ class WatchLoop:
         self._due = 0.0
 
     def run(self, ended: Callable[[], bool]) -> str:
-        """Send pulses until the watch judges that they must end, or until ``ended()`` is true.
+        """Send pulses until the watch decides to end them, or until ``ended()`` is true.
 
-        Return the reason, or an empty string after ``ended()``.
+        Return the watch's reason, or an empty string after ``ended()``.
         """
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             out.setblocking(False)
@@ -186,7 +186,7 @@ class WatchLoop:
         if not self.watch.ready or now < self._due:
             return
         self.pulses += 1
-        with suppress(OSError):  # treat as lost: the interlock opens without a pulse
+        with suppress(OSError):  # treat the pulse as lost: without pulses the interlock opens
             out.sendto(next(self._pulses), self._far)
         self._due = max(self._due + self._period, now)
         if self.pulses == 1:

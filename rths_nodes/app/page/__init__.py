@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Page of a test: a view for onlookers in a browser, with a stop button."""
+"""Web page of a test: display for onlookers, stop button, and the operator's acts."""

@@ -42,7 +42,7 @@ CLOSE_S = 0.2
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
     """Return an application without routes for the server at ``address``. A connection closes after one response.
 
-    Requests for another host or from another origin are refused before any limit counts them.
+    Requests for another host or from another origin are refused and do not count towards any limit.
     """
 
     @web.middleware  # type: ignore[untyped-decorator]
@@ -227,7 +227,7 @@ class Behind:
         self._start()
 
     def restart(self) -> None:
-        """Restart the ended process. The new process disarms an armed rig."""
+        """Replace the terminated process. The new process disarms an armed rig."""
         self._end.close()
         self._start("--restarted")
 
@@ -254,7 +254,7 @@ class Behind:
             socket.send_fds(self._end, [b"connection"], [connection.fileno()])
 
     def reaches(self, rig: bool) -> None:
-        if rig != self._reaches and self._tell({"reaches": rig}):  # repeated if the page process hangs
+        if rig != self._reaches and self._tell({"reaches": rig}):  # sent again if the page's process hangs
             self._reaches = rig
 
     def told(self, stop: Stop) -> Stop:
@@ -320,7 +320,7 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[d
 AT_ONCE = 64
 """Number of connections accepted in one batch. Pending stops are processed between batches."""
 WAITING = 400
-"""Maximum number of connections with incomplete requests. A further connection closes the oldest."""
+"""Maximum number of connections with incomplete requests. An additional connection closes the oldest."""
 PART_S = 0.01
 """Polling interval of an incomplete request, s."""
 LOOKS = 500

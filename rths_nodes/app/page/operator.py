@@ -33,7 +33,7 @@ SHOW_S = 5.0
 WRONG_PER_SECOND = 10
 """Maximum number of wrong codes per second, from all callers. Further wrong codes raise TooManyCodes."""
 SHOWN = 8
-"""Number of digits of the token by which a page recognises that it leads."""
+"""Number of published digits of the token, by which a page recognises that it leads."""
 GONE_S = 3.0
 """Silence of the leading page after which the rig is disarmed, s."""
 LONGEST = 2000
@@ -42,7 +42,7 @@ FIELDS = (
     *("possible", "motions", "next_act", "next_rung", "scenario_hash", "engine", "offsets_hash", "to_sign"),
     *("checklist", "warning", "test_id"),
 )
-"""Fields of an Answer that the page shows unchanged."""
+"""Fields of an Answer passed to the page unchanged."""
 
 WORDS = {name: act.words for name, act in ACTS.items()}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process that serves the page of a run or a test, and TCP port of the page."""
+"""Starts the process that serves the page of a run or test, and opens its TCP port."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _owner(port: int) -> str:
 
 def _process(inode: str) -> str:
     for folder in Path("/proc").glob("[0-9]*/fd"):
-        with suppress(OSError):  # a process of another user, or an ended process
+        with suppress(OSError):  # a process of another user, or a terminated process
             for link in folder.iterdir():
                 if os.readlink(link) == f"socket:[{inode}]":
                     command = (folder.parent / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")

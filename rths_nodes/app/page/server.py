@@ -102,7 +102,7 @@ LOST_S = 0.2
 SLOW_S = 5.0
 """Time after which a client that does not receive is disconnected, s."""
 MOST_WATCHERS, KEPT = 200, 20
-"""``MOST_WATCHERS``: maximum number of clients. ``KEPT``: places reserved for clients on this computer."""
+"""``MOST_WATCHERS``: maximum number of clients. ``KEPT``: number of these reserved for this computer."""
 THREADS = 64
 LONGEST_NAME = 64
 FILES = {
@@ -121,7 +121,7 @@ TOKEN = "X-Rths-Operator"
 
 
 Since = Callable[[int], tuple[dict[str, object], int, list[tuple[int, int, bytes]]]]
-"""Function that takes a number and returns the situation, the next number, and the curves since that number."""
+"""Function of a number that returns the situation, the next number, and the curves since the given number."""
 
 
 class PageServer:

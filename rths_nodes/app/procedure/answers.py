@@ -47,7 +47,7 @@ class Motion:
 
 @params
 class Answers:
-    """Holds the operator's answers before and during a test. None or an empty value is a missing answer."""
+    """Operator's answers for the time before and during a test. None or an empty value is a missing answer."""
 
     version: int = integer("version of this file format", default=1, at_least=1, at_most=1)
     test_id: str | None = text("name of the test and of its folder; default: scenario and time", None)
@@ -175,7 +175,7 @@ def needed(planned: Iterable[str]) -> list[str]:
 
 
 def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
-    """Return a message for each missing answer of the planned rungs. With ``only``, check only these keys."""
+    """Return a message for each missing answer of the planned rungs, to the keys ``only`` (None: all)."""
     planned, specs, problems = answers.rungs or ALL, declared(Answers), []
     by_rung = {"arm": [name for name in planned if name in MOVED], "largest_difference": planned[1:]}
     keys = needed(planned)

@@ -52,11 +52,11 @@ NEXT = {
 """Advice on the next step, by the state of the rig after a motion."""
 INTERRUPTED = "the operator has interrupted the test"
 SAME_KEY_S = 0.2
-"""Time within which repeated signals (Ctrl-C pressed twice) count as one request, s."""
+"""Interval within which signals (e.g. Ctrl-C pressed twice) count as one request, s."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
 """Acts by the word that the operator types during a motion. Any other input is a note."""
 NAMED_BY = 6
-"""Number of characters of a hash that an operator types to arm a rung."""
+"""Number of characters of the hash to type when arming a rung."""
 UNITS = {"displacement": (MM, "mm"), "force": (KN, "kN")}
 
 T = TypeVar("T")
@@ -167,12 +167,12 @@ class Console:
         return self.exact_line(TYPE_CLEAR, ended)
 
     def ends(self, reason: str = "") -> None:
-        """End the test for ``reason`` if the answers file leads. The test continues if the operator leads."""
+        """End the test for ``reason`` if the answers file leads; continue if the operator leads."""
         if not self.leads:
             self.stopped, self._over = self.stopped or reason, True
 
     def attach(self, runner: ProcedureRunner, progress: Progress, leads: bool) -> None:
-        """Attach the test of ``runner``. A stop ends only the motion, not the test, if the operator ``leads``."""
+        """Attach the test of ``runner``. If the operator ``leads``, a stop ends the motion but not the test."""
 
         def far(sample: int, samples: int) -> None:
             self._done = sample, samples
@@ -372,7 +372,7 @@ class Console:
 def complete(
     ladder: Ladder, console: Console, rungs: Sequence[str], rehearse: Callable[[Work], Level] = lambda work: work()
 ) -> None:
-    """Set level and time ratio if ``rungs`` need them. ``rehearse`` runs the rehearsal that proposes a level."""
+    """Set the level and time ratio that ``rungs`` need. ``rehearse`` runs the rehearsal that proposes a level."""
     if ladder.level is None and set(rungs).intersection(REDUCED):
         ladder.level = float(console.value("level", rehearse(ladder.proposed_level)))
     if ladder.ratio is None and SLOW in rungs:
@@ -401,7 +401,7 @@ def _climb(act: str, console: Console, rest: str) -> None:
 
 
 def counts(console: Console, rung: RungRecord) -> bool:
-    """Return true if the operator accepts an invalid rung, otherwise end a test led by the answers file."""
+    """Return true if the operator accepts an invalid rung. Otherwise, end the test if the answers file leads."""
     doubt = f"rung {rung.name}: {rung.ending}"
     accepted = console.attended and console.yes(f"{doubt}. Does this rung count nevertheless?")
     if accepted:

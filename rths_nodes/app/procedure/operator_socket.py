@@ -30,19 +30,19 @@ from rths_nodes.ros.transport.line import Credentials, address
 
 LONGEST_PACKET = 1 << 16
 CONNECTIONS = 64
-"""Maximum number of connections. A further connection closes an idle connection of the process with the most
+"""Maximum number of connections. An additional connection closes an idle one of the process with the most
 connections, so that another process can send a stop."""
 LOOK_S = 0.05
 """Polling interval during an act, s."""
 UNSEEN = -1
-"""Value of ``stops`` and ``state`` from a sender that has not received an answer yet."""
+"""``stops`` and ``state`` of a request whose sender has received no answer yet."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Request:
-    """Request for an act, with its ``arguments`` as text. An empty act only queries the situation.
+    """Request for an act, with ``arguments`` as text, or for the situation only if ``act`` is empty.
 
     ``by`` is the name of the operator. The act is refused if ``stops``, ``state`` or ``test_id`` has changed since
     the last answer. The acts ``stop``, ``hold`` and ``note`` do not need these fields.

@@ -52,7 +52,7 @@ SLOW, UNSENT = "e", "c"
 MOST = 0.3
 """Largest level that is proposed."""
 ROOM = 0.8
-"""Largest expected displacement at a proposed level, as a fraction of the elastic limit."""
+"""Largest ratio of the displacement expected at a proposed level to the elastic limit."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Ladder:
 
     @cached_property
     def simulated(self) -> Scenario:
-        """Scenario of the test with all parts on a simulator. Raises ConfigError if a model is missing."""
+        """Scenario of the test on a simulated rig. Raises ConfigError if a model is missing."""
         return rehearsal.simulated(self.scenario)
 
     def step(self, name: str) -> Step:
@@ -153,7 +153,7 @@ class Ladder:
             self.step(name)
 
     def rehearsed(self, name: str) -> Run:
-        """Return the run of the rung, simulated once. Raises ConfigError if it is impossible or unfinished."""
+        """Return the rung's rehearsal, simulated on first use. Raises ConfigError if impossible or unfinished."""
         scenario = rehearsal.simulated(self.step(name).scenario)
         key = scenario.whole_hash()
         if key not in self._rehearsed:
@@ -164,7 +164,7 @@ class Ladder:
         return self._rehearsed[key]
 
     def expected(self, name: str) -> dict[str, dict[str, float]]:
-        """Return the peaks of the rehearsal by axis, if simulated. Raises errors of :meth:`rehearsed`."""
+        """Return the rehearsal's peaks by axis; empty without simulator. Raises errors of :meth:`rehearsed`."""
         return peaks_of(self.rehearsed(name)) if self.has_simulator else {}
 
     @cached_property
@@ -204,7 +204,7 @@ class Ladder:
         ).refuse()
 
     def proposed_level(self) -> float | None:
-        """Return a level at which a linear test stays elastic, or None if peaks or elastic limits are missing."""
+        """Return a level at which a linear test remains elastic; None without peaks or elastic limits."""
         expected = self.expected("g") if self._elastic else {}
         peaks = {axis: peak["displacement"] for axis, peak in expected.items() if peak["displacement"] > 0.0}
         levels = [ROOM * limit / peaks[axis] for axis, limit in self._elastic.items() if axis in peaks]
@@ -254,7 +254,7 @@ class Ladder:
         except ConfigError as error:
             entry.remarks.append(f"the rung is not compared with its rehearsal: {error}")
             return text
-        # not in place: a stop in another thread may be writing the record
+        # replaced, not changed: a stop in another thread may be writing the record
         entry.differences = entry.differences | {
             f"{name}{records.REHEARSAL}": value for name, value in result.items()
         }
@@ -278,7 +278,7 @@ def differences_text(differences_by_name: dict[str, float], record: ProcedureRec
 
 
 def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
-    """Begin or complete a rung's row in the specimen's history. Return true if the rung loads the specimen."""
+    """Add or complete a rung's row in the specimen's history. Return true if the rung loads the specimen."""
     if record.simulation or not records.moves(entry.name):
         return False
     largest = {
@@ -294,7 +294,7 @@ def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
 
 
 def complete_aborted(record: ProcedureRecord, entry: RungRecord, recording: Path) -> None:
-    """Complete the record of an aborted rung from its recording, because the rung has loaded the specimen."""
+    """Complete the record of an aborted rung, which has loaded the specimen, from its recording."""
     try:
         run = read_run(recording)
         entry.samples, entry.peaks = len(run.time) - 1, peaks_of(run)
@@ -391,7 +391,7 @@ class ProcedureRunner(Test):
 
     @property
     def to_answer(self) -> list[str]:
-        """Unconfirmed checklist items or, if all are confirmed, the items whose confirmation can be withdrawn."""
+        """Unconfirmed checklist items or, if there are none, items whose confirmation can be withdrawn."""
         return self.unconfirmed or (self._items if self.state is State.REFERENCED else [])
 
     @cached_property
@@ -416,7 +416,7 @@ class ProcedureRunner(Test):
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
         """Return the motion of ``act`` as text.
 
-        Raises ActRefused also if a program requests to move or arm a real rig, or to answer its checklist.
+        Raises ActRefused without CLEAR, or if a program wants to move or arm a real rig or answer its checklist.
         """
         clear = str(arguments.pop("clear", ""))
         if not (ACTS[act].moves or act in (*MOTIONS, "checklist")):
@@ -433,7 +433,7 @@ class ProcedureRunner(Test):
         return motion
 
     def motion(self, act: str, arguments: Mapping[str, object] | None = None) -> str:
-        """Return the distance, speed and force of the motion of ``act`` as text, empty if nothing moves."""
+        """Return distance, speed and force of the motion of ``act`` as text; empty if nothing moves."""
         if act == "unload":
             return _unloading_text(self, str((arguments or {}).get("to", "")))
         texts = {"check": _check_text, "position": _position_text, "run": _run_text, "resume": _run_text}
@@ -544,7 +544,7 @@ class ProcedureRunner(Test):
 
     def _run(self) -> str:
         step = self.armed
-        assert step is not None  # the state implies an armed rung
+        assert step is not None  # a rung is armed in this state
         results: list[hosts.RunResult] = []
 
         def runner(scenario: Scenario, port: Port) -> RunOutcome:
@@ -689,5 +689,5 @@ def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
     if not record.checks:
         return "checklist" if runner.unconfirmed else "check"
     if runner.findings:
-        return "finish"  # no signature is possible: the rig must be repaired
+        return "finish"  # findings cannot be signed for: the rig must be repaired
     return "position" if session.why_not("sign_for") else "sign_for"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test led over the operator socket, while the terminal only observes.
+"""Conducts a test by requests over the operator socket, while the terminal only observes.
 
 Over ROS, every node may observe and bring the rig to rest. Other acts must come over the socket, from a process of
 the user who runs the test (``operator_socket.py``).
@@ -113,7 +113,7 @@ class Served:
         except (ConfigError, PortError) as error:
             reason = str(error)
             if request.act == "arm":
-                self._step.cache_clear()  # a stored hash would make every further attempt to arm fail
+                self._step.cache_clear()  # with a stored hash, every later attempt to arm would fail
         except Exception as error:
             reason = f"failed: {type(error).__name__}: {error}"
             self._say(f"act {request.act!r} has {reason}")
@@ -125,7 +125,7 @@ class Served:
             self._runner.do("stop", peer.name, self._way(peer), reason=PROGRAM_LEFT)
 
     def disarm_if_page_silent(self) -> None:
-        """Disarm a rung that this test's page has armed, if the page's process no longer polls."""
+        """Disarm a rung armed by this test's page if the page's process no longer polls."""
         if self._runner.state is not State.ARMED or time.monotonic() - self._page_asked <= PAGE_SILENT_S:
             return
         by, way = self._runner.session.armed_by
@@ -175,7 +175,7 @@ class Served:
         if name not in ACTS:
             raise unknown("act", "act", name, ACTS)
         do, act = partial(self._runner.do, name, by, self._way(peer)), ACTS[name]
-        if act.anybody:  # a mistake in the request must not prevent a stop
+        if act.anybody:  # an invalid request must not prevent a stop
             return do(reason=arguments.get("reason", ""))
         if ending := self.ending():
             raise ConfigError(f"{name}: no act can begin, because the test is ending ({ending})")

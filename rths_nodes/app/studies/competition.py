@@ -190,16 +190,16 @@ def markdown(board: Scoreboard) -> str:
 # Entries
 
 VERSION, FIRST = 2, 1
-"""``VERSION``: version of new entries. ``FIRST``: version whose statistics exclude failed runs. Its rows with
+"""``VERSION``: version of new entries. ``FIRST``: version whose statistics exclude failed runs; its rows with
 failures are not compared."""
 TOLERANCE = 1e-6
 LARGEST_FILE = 1 << 24
 BASE64 = "base64"
 COMPUTES = ("numpy", "scipy")
-"""Packages that affect the numbers, in addition to this package and Python."""
+"""Packages whose versions affect the numbers, in addition to this package and Python."""
 PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scores", "digest")
 KEYS, VALUES = ("law", "block", "runs", "failures"), ("median", "high", "worst")
-"""Fields of a Score in an entry. ``KEYS`` have single values. ``VALUES`` have numbers by index."""
+"""Fields of a Score in an entry: ``KEYS`` with a single value, ``VALUES`` with a number for each index."""
 
 
 def begun_entry(
@@ -312,10 +312,10 @@ def write_entry(content: Data, path: Path) -> None:
 def verify(
     content: Data, folder: Path, where: engine.Where, hooks: Hooks
 ) -> tuple[dict[str, list[str]], list[str]]:
-    """Repeat an entry in ``folder``.
+    """Repeat the runs of an entry in ``folder``.
 
-    Return the problems of each row by compensator and block, and the differences between this code and the code
-    of the entry. Raises ConfigError if the entry cannot be repeated.
+    Return the problems of each row by compensator and block, and the differences of this code from the entry's.
+    Raises ConfigError if the entry cannot be repeated.
     """
     _put(content["files"], folder)
     scenario = files.from_text(content["scenario"], "scenario of the entry", folder)
@@ -359,7 +359,7 @@ def _problems(stated: Data, score: Score | None, version: int) -> list[str]:
 
 
 def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple[str, ...]]:
-    """Return the rows of all entries, best first, with the names of the entries, and the names of the indices.
+    """Return the rows of all entries (best first) with the entries' names, and the names of the indices.
 
     Rows are sorted by fraction of failed runs, then by the first index. Raises ConfigError if the conditions of
     the entries differ.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Independent pieces of work in parallel: on this machine with loky (joblib), or on several with dask.distributed.
+"""Independent jobs in parallel: on this machine with loky (joblib), or on several with dask.distributed.
 
 Results do not depend on machine or order. Other processes receive the components that the running program has
-added. dask reassigns the work of a dead worker. A piece of work that has killed several workers is lost.
+added. dask reassigns the jobs of a dead worker. A job that has killed several workers is lost.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     import distributed
 
 WORTH_S = 15.0
-"""Total duration of runs in Python above which compilation saves time, s."""
+"""Total computing time of runs in Python above which compilation saves time, s."""
 TRIED_S = 0.2
 WORTH = 100_000
 
 BUILT_S, FASTER = 1.0, 30.0
-"""``BUILT_S``: time to build a compiled loop, s. ``FASTER``: speed of a compiled loop, relative to Python."""
+"""``BUILT_S``: time to build a compiled loop, s. ``FASTER``: ratio of its speed to the speed of Python."""
 
 R = TypeVar("R")
 Tell = Callable[[float], None]
@@ -59,10 +59,10 @@ Progress = Callable[[Sequence[float]], None]
 Report = Callable[[float, float], None]
 """Function that receives completed and total work."""
 Shown = Callable[[str], AbstractContextManager[Report]]
-"""Function that returns, for a named piece of work, a context manager with its Report."""
+"""Function that returns, for a named task, a context manager with its Report."""
 Say = Callable[[Iterable[str]], None]
 Job = tuple[int, tuple[object, ...]]
-"""Number of a piece of work, and the arguments of its function."""
+"""Number of a job, and the arguments of its function."""
 
 
 def warn(remarks: Iterable[str]) -> None:
@@ -81,9 +81,9 @@ def summed(report: Report) -> Progress:
 
 @dataclass(frozen=True)
 class Where:
-    """Selects where work runs: on a dask cluster, or in processes on this machine.
+    """Selects where jobs run: on a dask cluster, or in processes on this machine.
 
-    ``scheduler`` is the address of the cluster (``tcp://host:8786``). If empty, the work runs in ``processes`` on
+    ``scheduler`` is the address of the cluster (``tcp://host:8786``). If empty, the jobs run in ``processes`` on
     this machine (1: in the current process).
     """
 
@@ -116,9 +116,9 @@ def processors() -> int:
 
 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
-    """Return the expected duration of ``samples`` samples, s, or None if the duration is short or unknown.
+    """Return the expected computing time of ``samples`` samples, s, or None if short or unknown.
 
-    External parts are not started.
+    External components are not started.
     """
     if samples < WORTH:
         return None
@@ -202,7 +202,7 @@ ORPHANED_S = 0.5
 """Time until a process notices the death of its parent, s."""
 IDLE_S = 10
 MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1073741824:glibc.malloc.hugetlb=1"
-"""glibc settings that keep the memory of freed arrays, in huge pages. Without them, each run clears 8000 pages."""
+"""glibc settings that keep the memory of freed arrays, in huge pages, so that no run has to clear 8000 pages."""
 LIBRARIES = "OMP", "OPENBLAS", "MKL", "BLIS", "NUMBA", "NUMEXPR"
 ONE_THREAD = {"VECLIB_MAXIMUM_THREADS": "1"} | {f"{library}_NUM_THREADS": "1" for library in LIBRARIES}
 
@@ -222,7 +222,7 @@ def _in_processes(
             pool = _pool(processes)
             try:
                 future: Future[R] = pool.submit(_work, work, job, file)
-            except TerminatedWorkerError:  # an earlier job has killed a worker
+            except TerminatedWorkerError:  # an earlier job has killed a worker of this pool
                 _reusable_pool.cache_clear()
                 return submit(job, processes)
             used.add(pool)
@@ -288,7 +288,7 @@ def _shares(count: int, progress: Progress | None) -> Iterator[tuple[str, Array]
 
 
 def _begin(path: tuple[str, ...]) -> None:
-    """Initialise a process, so that only its parent handles Ctrl-C."""
+    """Initialise a worker process. Only its parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = path
     threading.Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
@@ -317,7 +317,7 @@ PATIENCE_S = 10.0
 """Timeout until the scheduler responds and has a worker, s."""
 AHEAD = 4
 AT_LEAST = 16
-"""Minimum number of pieces of work submitted in advance."""
+"""Minimum number of jobs submitted in advance."""
 
 
 def _on_cluster(

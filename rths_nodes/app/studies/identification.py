@@ -2,8 +2,8 @@
 """Identification of a loading system: tests with noise on one axis at a time, frequency responses, fit.
 
 The other axes are at rest (Phillips & Spencer 2012, section 3.1). For ``identified_inverse`` the noise is
-periodic, and the fit ends just above the frequencies of the structure's motion. Higher frequencies would degrade
-the polynomial fit.
+periodic, and the fit ends just above the frequencies of the structure's motion, because higher frequencies would
+degrade it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from rths_nodes.recording.run import Run
 
 MODEL_BASED, IDENTIFIED_INVERSE = "model_based", "identified_inverse"
 DECLARED, MEASURED = "declared", "measured"
-"""Sources of the removed command delay. ``DECLARED``: the port. ``MEASURED``: the measured responses."""
+"""Sources of the command delay that the model excludes: the port's declaration, or the measured responses."""
 
 FINEST, LINES = 0.1, 6
-"""Default resolution, Hz: the larger of ``FINEST`` and the width of ``LINES`` spectral lines of the recording."""
+"""Default resolution, Hz: the width of ``LINES`` spectral lines of the recording, at least ``FINEST``."""
 
 
 PERIOD, PERIODS = 10.0, 4
@@ -123,8 +123,8 @@ def fit(
     """Fit the loading system of ``scenario`` to one experiment per axis. Return the fit and the model.
 
     ``band`` and ``resolution`` (None: default) of the responses are in Hz. ``orders`` are the orders of the
-    inverse (None: chosen automatically). ``how`` = None selects the declared delay, unless the responses
-    contradict this delay. ``source`` describes the experiments. Raises ConfigError if no model fits.
+    inverse (None: chosen automatically). ``how`` is the source of the delay; None is the declared delay unless the
+    responses contradict it. ``source`` describes the experiments. Raises ConfigError if no model fits.
     """
     shortest = min(len(command) for command, _ in experiments) * scenario.dt
     finest = max(FINEST, LINES / shortest) if resolution is None else resolution

@@ -32,9 +32,9 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.recording.run import Run, measurement_of
 
 DISCREPANCY = {"error_norm_percent": 1.0, "max_error_percent": 2.0}
-"""Difference of each index (%) up to which a recording and its repetition always count as equal."""
+"""Difference of each index (%) up to which the repetition of a recording counts as equal to it."""
 AGREEING = 0.3
-"""Larger differences are accepted up to this fraction of the larger value."""
+"""Fraction of the larger value up to which larger differences are accepted."""
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
 """Rows of a prediction. ``MEASURED``: the recording. ``AGAIN``: its repetition on the identified rig. ``CHANGED``:

@@ -129,7 +129,7 @@ def findings(
     response: bool = False,
     preferred: str = AUTO,
 ) -> Findings:
-    """Run ``scenario`` embedded on the engine ``preferred``, and return its Findings.
+    """Run ``scenario`` embedded, by default on the engine ``preferred``, and return its Findings.
 
     ``keep`` stores the histories. ``response`` adds the errors of the structure's response. Raises ConfigError if
     the scenario cannot run.

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from rths_nodes.analysis.figures.drawing import Drawing
 
 SLOW = 5.0
-"""Upper frequency of slow motions, Hz. The delay of slow motions is the initial delay of compensators."""
+"""Upper frequency of slow motions, Hz, whose delay is the initial delay of compensators."""
 MODELS = {"model", "inverse", "known"}
 """Compensator parameters that describe the rig. A compensator with such parameters needs at least one of them."""
 RESOLUTION = identification.LINES / identification.PERIOD
@@ -145,7 +145,7 @@ def _saved(model: LoadingModel, path: Path) -> str:
 
 
 def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
-    """Return the mean delay (s) of slow motions: least-squares slope of the phase up to ``SLOW``."""
+    """Return the axes' mean delay (s) of slow motions: least-squares slope of the phase up to ``SLOW``."""
     response = frequency_response(experiments, dt, RESOLUTION, (identification.BAND[0], SLOW))
     omega, axes = response.s.imag, range(response.response.shape[1])
     phases = [np.unwrap(np.angle(response.response[:, axis, axis])) for axis in axes]
@@ -178,7 +178,7 @@ def _settings(scenario: Scenario, identified: Identified, settings: Data) -> dic
     current = dict(to_data(scenario.compensator)) if type(scenario.compensator).type_name == name else {}
     offered = _offered(identified, name, built.transport_in_lead)
     taken = {key: value for key, value in offered.items() if key in parameters and value}
-    if current:  # replace only parts that the scenario sets
+    if current:  # replace only settings that the scenario has
         taken = {key: value for key, value in taken.items() if current.get(key) is not None}
     elif "inverse" in taken:
         taken.pop("model", None)  # the inverse is stored in the scenario itself
@@ -282,7 +282,7 @@ def blocks(scenario: Scenario) -> dict[str, Data]:
 
 
 def in_block(scenario: Scenario, law: Candidate, block: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings of ``law`` in a block, as changes to the scenario. All blocks have the same lead."""
+    """Return the settings of ``law`` in a block, as changes to the scenario. The lead is equal in all blocks."""
     settings = dict(law.settings)
     built = replace(scenario, [(["compensator"], settings)]).compensator
     if "lead" in declared(type(built)) and block:
@@ -295,7 +295,7 @@ def tuned(
 ) -> tuple[list[Candidate], dict[str, tuning.Tuned]]:
     """Return each law with the best of ``conditions.tune`` settings, and the results of the searches.
 
-    Training uses the nominal plant and further plants, the first block and all cases, with separate seeds. A law
+    Training uses the nominal and additional plants, the first block and all cases, with separate seeds. A law
     without a tunable number or without stable settings is unchanged. Raises ConfigError, before any run, if a
     setting is invalid.
     """
@@ -527,12 +527,12 @@ def columns(board: Scoreboard) -> dict[str, list[object]]:
 def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[Score]:
     """Return the rows of the scoreboard, best first.
 
-    Rows are sorted by fraction of failed runs, then by the high percentile of ``index``. Rows with equal fractions
-    tie if their ranges for the noise seeds overlap.
+    Rows are sorted by fraction of failed runs, then by the ``HIGH`` percentile of ``index``. Rows with equal
+    fractions tie if the ranges of this percentile over the noise seeds overlap.
     """
     labels = np.array(table.columns[LAW])
     sizes = {name: table.magnitudes(name) for name in table.indices}
-    # an error or a delay beyond its largest value is undefined: it must not improve the rank
+    # an error or delay beyond its largest value is NaN, which must not improve the rank
     sizes[index] = np.where(table.finished & np.isnan(sizes[index]), np.inf, sizes[index])
     rows = [
         _score(table, str(label), np.flatnonzero(labels == label), sizes, index) for label in dict.fromkeys(labels)
@@ -553,9 +553,9 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
 def _score(
     table: StudyTable, label: str, rows: NDArray[np.intp], sizes: Mapping[str, Array], index: str
 ) -> tuple[Score, float, float]:
-    """Return the score of ``rows``, and the smallest and largest high percentile of ``index`` over the seeds.
+    """Return the score of ``rows``, and the range over noise seeds of the ``HIGH`` percentile of ``index``.
 
-    Both percentiles are NaN for a single seed, or if failed runs make a percentile infinite.
+    The range is NaN for a single seed, or if failed runs make a percentile infinite.
     """
     law, _, block = label.rpartition(" ")
     if block not in (WITHOUT, WITH):

@@ -181,7 +181,7 @@ class Design:
             except ConfigError as error:
                 reason = "; ".join(error.problems)
         session = registry.session_of(part for _, part in walk(scenario)) if registry.added() else ""
-        response = "with response " if needs_response(self.indices) else ""  # other runs lack the response
+        response = "with response " if needs_response(self.indices) else ""  # others do not compute it
         parts = f"{__version__} {session}{response}{contents}{resolved or name}"
         key = hashlib.sha256(parts.encode()).hexdigest()[:20]
         labels = {factor: level.label for factor, level in levels.items()}
@@ -296,7 +296,7 @@ def _label(value: Any) -> float | str:
 def _titled(base: Scenario, key: str, name: str) -> str:
     try:
         _, spec = declaration(base, key, key)
-    except ConfigError:  # the factor is a name for settings, or a key that only such settings have
+    except ConfigError:  # the factor names a group of settings, or is a key that only such a group sets
         return name
     if spec is None or not spec.unit:
         return name
@@ -324,14 +324,14 @@ class Plant:
     scatter: Mapping[str, Distribution]
 
     def on(self, scenario: Scenario) -> Plant:
-        """Return this plant with values relative to ``scenario``, e.g. a case with other nominal values."""
+        """Return this plant drawn about the nominal values of ``scenario``, e.g. of a case."""
         if not self.scatter:
             return self
         values = _values(scenario.data(), self.scatter, self.number, self.seed)
         return Plant(self.number, self.seed, values, self.scatter)
 
     def of(self, scenario: Scenario) -> Scenario:
-        """Return ``scenario`` with the values of this plant :meth:`on` it, as :meth:`applied`."""
+        """Return ``scenario`` with this plant, drawn about its nominal values."""
         with within(f"plant {self.number} of seed {self.seed}"):
             drawn = self.on(scenario)
         return drawn.applied(scenario)
@@ -374,7 +374,7 @@ def _values(data: Data, scatter: Mapping[str, Distribution], number: int, seed: 
     for key, distribution_of_key in scatter.items():
         with problems.gathered():
             nominal = _at(data, key)
-            # one random stream per key, so that a further key does not change other values
+            # one random stream per key, so that an additional key does not change other values
             generator = np.random.default_rng([seed, number, zlib.crc32(key.encode())])
             with within(f"scatter: {key}"):
                 if not (leader := distribution_of_key.leader):

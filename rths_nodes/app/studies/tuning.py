@@ -26,7 +26,7 @@ from rths_nodes.loop.scenario.files import declaration, pairs_of, replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 AROUND = 3.0
-"""Factor by which the default range of a parameter extends below and above its value."""
+"""Default range of a parameter: from its value divided by this factor to its value times this factor."""
 BY_ITSELF = ("lead",)
 """Parameters of a compensator that describe the rig and are not tuned by default."""
 UNSTABLE, BROKEN = 1e9, 1e6
@@ -34,7 +34,7 @@ UNSTABLE, BROKEN = 1e9, 1e6
 LEAST, EACH = 8, 5
 """Candidates per generation. ``LEAST``: minimum number. ``EACH``: number per parameter."""
 SETTLED = 1e-3
-"""Relative uncertainty of parameters and objective below which a search ends."""
+"""Relative uncertainty of parameters and objective at which a search ends."""
 NEAR = 0.1
 """Initial step of the local search, relative to a parameter's range."""
 ROUNDED = 1e-4
@@ -267,7 +267,7 @@ class Search:
         beside = best + np.diag(np.where(best > 0.5, -NEAR, NEAR))
         options = {
             "initial_simplex": np.vstack([best, beside]),
-            "maxfev": budget + 1,  # one evaluation is the known value of the best candidate
+            "maxfev": budget + 1,  # the first evaluation returns the known value of the best candidate
             "xatol": SETTLED,
             "fatol": SETTLED * value,
             "adaptive": True,
@@ -280,7 +280,7 @@ class Search:
     def worst_cases(self, shares: Array) -> Array:
         """Return the objective in the worst case, ``(n,)``, for each row of ``shares`` ``(n, parameters)``.
 
-        Candidates worse than the best candidate are only partly evaluated.
+        Evaluation of a candidate stops once it is worse than the best candidate.
         """
         candidates = [self._values(row) for row in shares]
         worst = np.full((len(candidates), len(self._scenarios)), -np.inf)
@@ -336,7 +336,7 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
 
 
 def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
-    """Return the number of the first unstable scenario (or None), and the first reason for a missing judgement."""
+    """Return the number of the first unstable scenario (or None), and the first reason why one is not judged."""
     from rths_nodes.analysis.stability.judgement import is_stable
     from rths_nodes.analysis.stability.loops import Impulses
 

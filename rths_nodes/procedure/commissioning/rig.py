@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Refused(RuntimeError):
-    """The rig is not free, or it moves or stops by itself. The commissioning ends."""
+    """The commissioning ends because the rig is not free, or moves or stops by itself."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Bench:
         """Build of the receiver. Empty before the first session."""
         self.fast: Dash | None = None
         """Motion for the fast trials. None if limits allow no such motion, or if an earlier stop failed or was
-        untried."""
+        not tried."""
         self.port, self.rows, self.awaits_stop = Assembly(scenario).port, list[Row](), False
         self._open = False
 
@@ -187,7 +187,7 @@ class Bench:
         return np.abs(row.active - first.active - travel)
 
     def obstacle(self, change: Array) -> str:
-        """Return the reason if a ``change`` of force ``(n_axes,)`` N shows an obstacle, or an empty string."""
+        """Return a message if a ``change`` of force ``(n_axes,)`` N shows an obstacle, or an empty string."""
         size = np.abs(change)
         if (size <= self._force).all():
             return ""
@@ -216,12 +216,12 @@ class Bench:
         return max(8, round(seconds / self.dt))
 
     def follow(self, seconds: float) -> None:
-        """Send the active command back, so that nothing moves, for ``seconds`` of rig time."""
+        """Send the active command, so that nothing moves, for ``seconds`` of rig time."""
         for _ in range(self.samples(seconds)):
             self.tick(self.rows[-1].active)
 
     def clear(self, motion: str) -> None:
-        """Wait for CLEAR, then hold the rig with its warning output on, if it has one, for the warning time."""
+        """Wait for CLEAR. Then hold the rig for the warning time with its warning output, if any, on."""
         self.operator.ask(motion, self.tick, moves=True)
         self.warn()
 
@@ -238,9 +238,8 @@ class Bench:
     def acted(self, words: str, seen: Callable[[Row], str], loses_rig: bool = False) -> Iterator[str]:
         """Open a session in which the operator acts while all axes move slowly back and forth.
 
-        The context yields the first text that ``seen(row)`` returns, or an empty string after the timeout.
-        ``loses_rig`` also accepts the text of a port error. The session is repeated if the operator acts before
-        the motion.
+        The context yields the first nonempty text of ``seen(row)`` or, if ``loses_rig``, of a port error. The text
+        is empty after the timeout. The session is repeated if the operator acts before the motion.
         """
         for _ in range(ATTEMPTS):
             with self.opened():
@@ -287,7 +286,7 @@ class Bench:
             self.ramp(self.home, velocities)
 
     def opening(self, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``. Retry (emulated rig) or ask the operator if ``attempt`` fails."""
+        """Return the result of ``attempt``. If it fails, retry (emulated rig) or ask the operator."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -306,7 +305,7 @@ class Bench:
 
     @property
     def slow(self) -> str:
-        """Text with the small-move velocity of the axis that is slowest relative to its limit."""
+        """Text with the small-move velocity of the axis with the smallest ratio of this velocity to its limit."""
         index = int(np.argmin(self.velocity / self.most))
         return self.speed(index, float(self.velocity[index]))
 
@@ -330,14 +329,14 @@ class Dash:
 
     @classmethod
     def resolving(cls, bench: Bench) -> Dash:
-        """Return a motion that brakes for up to BRAKING_SAMPLES, within half of stroke and velocity limit."""
+        """Return the slower motion: at most BRAKING_SAMPLES of braking, half of stroke, half of velocity limit."""
         step, constant = bench.deceleration * bench.dt, max(32, round(CONSTANT_S / bench.dt))
         velocity = min(BRAKING_SAMPLES, float((0.5 * bench.most / step).min())) * step
         return cls._within(bench, velocity, constant, 0.5 * bench.stroke, 0.9)
 
     @classmethod
     def fastest(cls, bench: Bench, lag: Array) -> Dash | None:
-        """Return the fastest motion within limits, or None if an axis is < 1.2 times as fast as :meth:`resolving`.
+        """Return the fastest permitted motion, or None if an axis is < 1.2 times as fast as in the slower motion.
 
         ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes.
         """
@@ -354,7 +353,7 @@ class Dash:
 
     @classmethod
     def _within(cls, bench: Bench, velocity: Array, constant: int, stroke: Array, factor: float) -> Dash:
-        """Return a motion within ``stroke`` ``(n_axes,)`` m. Multiply ``velocity`` by ``factor`` until it fits."""
+        """Return a motion within ``stroke`` ``(n_axes,)`` m, reducing ``velocity`` by ``factor`` until it fits."""
         step, longest = bench.deceleration * bench.dt, constant + bench.stated.bridged
         while (velocity * bench.dt * (longest + (velocity / step).max() * 2.0 + velocity / step) > stroke).any():
             velocity = factor * velocity
@@ -366,7 +365,7 @@ class Dash:
         return self.place(self.until + self.rising)
 
     def commands(self, bench: Bench, command: Array) -> Iterator[tuple[int, Array]]:
-        """Yield samples and commands ``(n_axes,)`` m, with sample 0 during the motion to the start."""
+        """Yield sample numbers (0 during the motion to the start) and commands ``(n_axes,)`` m."""
         if self.start is not None:
             path = bench.path(command, self.start, bench.free_velocity)
             command = self.start
@@ -379,7 +378,7 @@ class Dash:
         return "" if self.start is None else f", {HIGHEST}"
 
     def words(self, bench: Bench, then: str) -> str:
-        """Return the motion and its end as text for the operator."""
+        """Return a description of the motion and its end, ``then``, for the operator."""
         ways = bench.ways(self.way, self.velocity, "up to ")
         if self.start is None:
             return f"all axes move together: {ways}; {then}"

@@ -2,7 +2,7 @@
 """Trials of the stops at the far end of the port: closed session, killed test computer, pulled cable.
 
 The commissioning process shares the socket of the process that it kills, and receives the states while the far end
-brakes. A new session measures where the rig rests if the port has no listener.
+brakes. If the port has no listener, a new session measures the position at which the rig rests.
 
 An axis moves with constant velocity v when its commands end. After ``since``, the last sample that the far end
 received, the axis may continue at v, and then brakes with the deceleration a. It rests after ceil(v / (a dt))
@@ -38,9 +38,9 @@ from rths_nodes.procedure.commissioning.rig import HIGHEST, STEADY, Bench, Dash,
 
 KILLS = 3
 TOLD = 2
-"""Largest accepted delay, samples, from the watchdog to a state that reports the end of the session."""
+"""Largest accepted delay from the watchdog's timeout to a state that reports the end of the session, samples."""
 LISTENED_S = 1.0
-"""Time without a state after which no further state is expected, s."""
+"""Timeout for the next state, s."""
 STANDS = 12
 """Number of consecutive samples at one position that count as rest."""
 OPENED_S = 120.0
@@ -49,7 +49,7 @@ OPENED_S = 120.0
 SPARE = 1
 """Tolerance of a stop, samples, because a stop begins and ends between two samples."""
 ROUNDED = 0.25
-"""Largest undetected deviation from constant velocity, as a fraction of the first change that braking causes."""
+"""Ratio of the largest undetected deviation from constant velocity to the first deviation due to braking."""
 
 Rows = list[CommissioningRow]
 
@@ -57,7 +57,7 @@ Rows = list[CommissioningRow]
 def judged(
     subject: str, stated: str, measured: str, good: bool, speed: str = "", resolution: str = "", cause: str = ""
 ) -> CommissioningRow:
-    """Return a row. An empty ``cause`` means the first cause of the trial."""
+    """Return a row, passed if ``good``. An empty ``cause`` means the first cause of the trial."""
     verdict = sheet.PASSED if good else sheet.FAILED
     return CommissioningRow(cause, subject, stated, measured, verdict, speed, resolution)
 
@@ -69,7 +69,7 @@ def detected(bench: Bench, subject: str, stated: str, seen: str = "", speed: str
 
 
 def resolved(value: float, step: float, unit: str) -> str:
-    """Return ``value`` as text, or "less than" the resolution ``step``. Both are in ``unit``."""
+    """Return ``value`` in ``unit`` as text, or "less than" the resolution ``step``."""
     return f"less than {step:.3g} {unit}" if abs(value) < step else f"{value:.3g} {unit}"
 
 
@@ -79,7 +79,7 @@ def rest_words(samples: int, way: float, dt: float, step: float) -> str:
 
 
 def rest_samples(velocity: Array | float, deceleration: Array | float, dt: float) -> int:
-    """Return the number of braking samples until all axes rest, at least 1."""
+    """Return the number of samples in which all axes brake to rest, at least 1."""
     return max(1, math.ceil(np.max(np.abs(velocity) / (deceleration * dt)) - 1e-6))
 
 
@@ -186,7 +186,7 @@ def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # no operator is asked
-    with real_time(realtime), suppress(OSError):  # an error of the pipe: the other process has ended
+    with real_time(realtime), suppress(OSError):  # the pipe is broken: the other process has ended
         try:
             end_with(pipe.recv())  # nothing is opened before the other process can kill this one
             bench.open()
@@ -200,7 +200,7 @@ def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool
                         pipe.recv()
             while not pipe.poll():  # until the other process kills this one
                 bench.tick()
-        except Exception as error:  # raised in the other process; only a ConfigError permits another attempt
+        except Exception as error:  # raise it in the other process; only a ConfigError permits another attempt
             failed = Refused(f"the process that drives the rig has failed: {error}")
             pipe.send(failed if bench.rows or not isinstance(error, ConfigError) else ConfigError(str(error)))
         finally:
@@ -219,7 +219,7 @@ def _session_over(bench: Bench, states: list[ReportedState], since: int, dash: D
 
 
 def _listen(bench: Bench, ear: Listener, velocity: Array, patience: float) -> list[ReportedState]:
-    """Receive states, the first within ``patience`` s, until axes rest from ``velocity`` ``(n_axes,)`` m/s."""
+    """Receive states, the first in ``patience`` s, until axes come to rest from ``velocity`` ``(n_axes,)`` m/s."""
     braking = rest_samples(velocity, bench.stated.deceleration, bench.dt)
     longest = 3 * (braking + bench.stated.bridged + bench.transport + STANDS) + bench.stated.watchdog
     states: list[ReportedState] = []

@@ -31,7 +31,7 @@ from rths_nodes.procedure.rungs import armed_hash
 from rths_nodes.procedure.session import RigSession
 
 BEYOND_VELOCITY = 1.05
-"""Velocity of a step that exceeds the velocity limit, relative to the limit."""
+"""Ratio of a step's velocity to the velocity limit that the step exceeds."""
 STOP_SPARE = 2
 """Tolerance of the operator's stop, samples, because the stop takes effect with the next command."""
 WATCHED_S = 1.0
@@ -83,7 +83,7 @@ def _mean(rows: Sequence[Row]) -> Array:
 def _excursion(bench: Bench, goal: Array, velocity: Array | None = None) -> list[Row]:
     """Move to ``goal`` ``(n_axes,)`` m and back. Return the rows up to the rest at ``goal``.
 
-    ``velocity`` ``(n_axes,)`` m/s is an upper bound. Without ``velocity``, the motion to ``goal`` is one step.
+    ``velocity`` ``(n_axes,)`` m/s bounds the motion. Without ``velocity``, ``goal`` is commanded in one step.
     """
     start, since = bench.command, len(bench.rows) - 1
     if velocity is None:
@@ -206,7 +206,7 @@ def _session(bench: Bench) -> Iterator[RigSession]:
 def _stopped(
     bench: Bench, session: RigSession, name: str, act: Callable[[], object], due: Callable[[list[Array]], bool]
 ) -> CommissioningRow:
-    """Perform ``act``, and stop its motion once ``due`` is true for the list of its commands ``(n_axes,)`` m."""
+    """Perform ``act``, and stop its motion once ``due(commands)`` is true; commands are ``(n_axes,)`` m."""
     drive, reason = session.drive, ""
     sent, ends = list[Array](), list[int]()
 
@@ -247,7 +247,7 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: 
 
 
 def _rest(bench: Bench, active: Array, samples: int, most: float, spare: float) -> tuple[str, str, bool, str]:
-    """Return the stated and the measured stop of all axes, whether they agree, and the resolution.
+    """Return the stated and the measured stop of all axes, whether they agree, and the resolution as text.
 
     The commands ``active`` ``(n, n_axes)`` m must rest within ``samples`` samples and ``most`` + ``spare`` m.
     """
@@ -313,7 +313,7 @@ def pressure(bench: Bench) -> Rows:
 
 
 def _returned(bench: Bench, event: str, since: int, free: Array | float) -> CommissioningRow:
-    """Return the row of axes that may move by a tenth of a small move plus ``free`` m from row ``since`` on."""
+    """Check that axes move by at most a tenth of a small move plus ``free`` m from row ``since`` on."""
     displacement = np.array([row.measured.displacement for row in bench.rows[since:]])
     moved, bound = np.abs(displacement - displacement[0]).max(axis=0), 0.1 * bench.way + free
     worst = int(np.argmax(moved - bound))
@@ -454,7 +454,7 @@ TRIALS: dict[str, Trial] = {
         "the statement of the rig file; nothing is measured",
     ),
 }
-"""Trials by name, in order. All other trials depend on the trial of the signs."""
+"""Trials by name, in order. All others depend on the first, which verifies the signs."""
 
 
 def proofs() -> dict[str, str]:
