@@ -372,7 +372,7 @@ class Collector:
         self._updating.append((sample * self.scenario.dt, *values))
 
     def run(self, **results: Data) -> Run:
-        """Return the Run. ``results`` are its information, metrics, timing and results of the integrator."""
+        """Build a Run from the samples, and from the ``results``: information, metrics, timing and so on."""
         learnt = np.array(self._updating).reshape(-1, 1 + len(self._names.updating))
         rows = self._whole
         if rows is None:

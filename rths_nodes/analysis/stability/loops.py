@@ -13,8 +13,8 @@ motions are the zeros outside of the unit circle of
 
     1 - 1/z + L(z) (1 - 1/z)
 
-The limits of a stable loop are a further delay of (pi + arg L) / w at the angular frequency w with |L| = 1, and a
-factor 1 / |L| on the stiffness at L < 0.
+The limits of a stable loop are an additional delay of (pi + arg L) / w at the angular frequency w with |L| = 1,
+and a factor 1 / |L| on the stiffness at L < 0.
 
 **Continuous time**:
 
@@ -153,7 +153,7 @@ class ForceLoop:
         return response if self.low is None else response * self.low.frequency_response(omega)
 
     def growing(self, delay: float = 0.0, gain: float = 1.0) -> int:
-        """Return the number of growing motions for a further ``delay`` (s) and a ``gain`` on the stiffness."""
+        """Return the number of growing motions for an additional ``delay`` (s) and a ``gain`` on the stiffness."""
 
         def characteristic(s: Complex) -> Complex:
             omega = s.imag
@@ -451,8 +451,8 @@ class Impulses:
     """Responses to unit impulses of the Targets, on the time axis of the rig.
 
     ``forces`` (N) and ``displacements`` (m) of the axes are ``(samples, n_axes, 3 n_dof)``. Columns are
-    displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. In row 0 the ramp
-    begins, ``first`` samples after the due sample of the Target. ``first`` is 1 - samples_per_step.
+    the responses to displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. The
+    ramp begins in row 0: sample ``first`` = 1 - samples_per_step, counted from the sample where the Target is due.
     """
 
     forces: Array

@@ -543,9 +543,9 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
 def _score(
     table: StudyTable, label: str, rows: NDArray[np.intp], sizes: Mapping[str, Array], index: str
 ) -> tuple[Score, float, float]:
-    """Return the score of ``rows``, and the smallest and largest high percentile of ``index`` over the seeds.
+    """Return the score of ``rows``, and the range over the seeds of the high percentile of ``index``.
 
-    Both percentiles are NaN for a single seed, or if failed runs make a percentile infinite.
+    The range (smallest, largest) is NaN for a single seed, or if failed runs make a percentile infinite.
     """
     law, _, block = label.partition(" ")
     size = {name: values[rows] for name, values in sizes.items()}

@@ -138,7 +138,7 @@ class ExecutiveLoop:
         """Identity of the program: a hash of text, compiler, processor and flags, then a hash of the binary."""
         self.stops_at = b""
         """Name of the socket on which the program receives stop requests from other processes, or empty."""
-        self._breach = self._frozen = ""  # reasons: of a breach that the monitor detected, and to kill the program
+        self._breach = self._frozen = ""  # reason of a breach of the monitor; why the program was killed
         self._wait, port = self.scenario.dt, self.scenario.port
         """Longest time for which the program may wait for a tick or for the rig, s."""
         if isinstance(port, UdpPort.Params):

@@ -303,5 +303,5 @@ class Processes:
 
     def counted(self, reported: Iterable[str]) -> list[Process]:
         """Return the processes whose exit codes count. Omit processes ended by the runner after their Summary."""
-        complete = {*reported} - {names.RECORDER}  # the recording of a recorder that was ended is incomplete
+        complete = {*reported} - {names.RECORDER}  # a terminated recorder leaves an incomplete recording
         return [process for process in self.running if not (process.ended_by_us and process.role in complete)]

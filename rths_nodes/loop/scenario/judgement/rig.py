@@ -333,7 +333,7 @@ STEPS = 2.0
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
 """Ratios of rms noise to range: noise is refused from ``COVERED`` on, and doubtful above ``NOISY``."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
-"""Bounds of a port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
+"""Bounds of the port reading at full scale of a channel: volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
 """Factor between units that are easily confused, such as N and kN, or mm and m."""
 BITS = range(15, 25)
