@@ -239,7 +239,7 @@ class Option:
     name: str
     spec: Spec
     default: Any
-    """``attrs.NOTHING`` for a required option."""
+    """Default value; ``attrs.NOTHING`` for a required option."""
 
     @property
     def required(self) -> bool:

@@ -43,7 +43,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing
 
 CHUNK = 2 * tracking.CHUNK
-"""Number of samples in a chunk: twice the chunk of the monitor, which makes a run 5 % faster."""
+"""Number of samples in a chunk. Twice the monitor's chunk makes a run 5 % faster."""
 UNSENT = "inputs", "input_energy"
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field, with one row per sample or step from number 0 on. Missing values are NaN."""
@@ -189,7 +189,7 @@ class KernelLoop:
 
         def report(sample: int) -> None:
             nonlocal reached
-            if progress and sample > reached:  # a repetition reports only samples after the discarded run
+            if progress and sample > reached:  # the discarded run has reported the earlier samples
                 reached = sample
                 progress(sample)
 

@@ -368,7 +368,7 @@ class Assembly:
 
 
 def transformation(assembly: Assembly) -> tuple[Array, Array]:
-    """Return matrices of motion ``(n_axes, n_dof)`` and forces ``(n_dof, n_axes)`` of a setup at small motion."""
+    """Return a setup's matrices for small motions ``(n_axes, n_dof)`` and for forces ``(n_dof, n_axes)``."""
     setup, seen = assembly.setup, assembly.observation
     nothing = np.zeros(seen.n_interface)
     moved = (seen.interface(unit) for unit in np.eye(len(assembly._model)))

@@ -290,7 +290,7 @@ def _absolute(data: Data, changes: Data, folder: Path) -> Data:
     try:
         there = _with(data, pairs_of(copy.deepcopy(changes)), folder)
         return {key: functools.reduce(operator.getitem, key.split("."), there) for key in changes}
-    except (ConfigError, KeyError):  # the case is refused, with its path, when the case is used
+    except (ConfigError, KeyError):  # an invalid case is refused, with its path, when it is used
         return changes
 
 
