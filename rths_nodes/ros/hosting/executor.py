@@ -106,7 +106,7 @@ class ServiceDesk:
         self._next_round = self._round_ends_by = 0
 
     def serve(self, pacer: Pacer | None = None) -> None:
-        """Continue or begin a round, with a ``pacer`` only in the slack before the tick."""
+        """Continue or begin a round. With a ``pacer``, work only in the slack before the tick."""
         now = self._now()
         if pacer is None:
             for node in self._nodes:

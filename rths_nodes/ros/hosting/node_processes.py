@@ -292,7 +292,7 @@ class Processes:
         return notes
 
     def why(self, ended: Process) -> str:
-        """Return the reason for the end of ``ended``, reported by ``ended`` or by a process that caused the end.
+        """Return the reason for the exit of ``ended``, reported by ``ended`` or by a process that caused the exit.
 
         A node that leaves because the actuator node refuses the test exits with REFUSED and has no report. The
         actuator node exits last, possibly with another code.

@@ -170,8 +170,8 @@ class SocketReader:
 class SocketWriter:
     """Sends messages on a line. ``open`` is true while the receiver listens.
 
-    At most ``depth`` messages are queued while the kernel's buffer is full. ``lost`` counts further messages. The
-    receiver detects the gap by message numbers.
+    At most ``depth`` messages are queued while the kernel's buffer is full. ``lost`` counts discarded messages.
+    The receiver detects the gap by message numbers.
     """
 
     def __init__(self, sock: socket.socket, depth: int) -> None:
