@@ -56,7 +56,7 @@ def _check_scales(params: object, path: str, *names: str) -> None:
 
 
 def converted(value: float, resolution: float, limit: float) -> float:
-    """Return ``value`` in steps of ``resolution`` (0: no steps), limited to +- ``limit`` (NaN: no limit)."""
+    """Return ``value`` in multiples of ``resolution`` (0: not rounded), limited to +-``limit`` (NaN: no limit)."""
     if resolution > 0.0:
         value = rounded(value / resolution) * resolution
     return copysign(limit, value) if abs(value) >= limit else value
@@ -308,7 +308,7 @@ class Noise:
         return rows
 
     def ahead(self, samples: int) -> Array:
-        """Return the next rows, ``(samples, n)``, after all drawn rows."""
+        """Draw and return the next rows, ``(samples, n)``."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
         # by columns, because scaling row by row takes five times as long
         for column, rms in zip(drawn.T, self._rms.tolist(), strict=True):
