@@ -152,7 +152,7 @@ def accelerated(k: tuple[float, int], s: Ring, delay: float, x: float, v: float,
     per_span, spacing = k
     history, oldest = s
     if oldest < 0:
-        # the acceleration at the start is not a jump from zero: the third derivative is zero
+        # the acceleration does not jump at the start, so the third derivative is zero
         history[:] = a
         oldest = 0
     growth = delay * per_span * (a - float(history[oldest]))
