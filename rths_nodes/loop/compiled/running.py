@@ -404,8 +404,7 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
     """Return zeroed arrays for sample values (with their stride), compensator values, marks and step values.
 
     Sample values are stored by columns with the returned stride, all other values by rows. Marks are the flags of
-    Command and Measurement. They also contain the number of a law's last row of values, if the law reports its
-    values only on changes.
+    Command and Measurement, and, for a law that reports only changes, the row number of its last values.
     """
     kind = parts.kind
     numbers = sum(count for *_, count in told(kind))

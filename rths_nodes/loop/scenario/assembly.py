@@ -75,7 +75,7 @@ class Names:
     interface: tuple[str, ...]
     """Degrees of freedom that the setup transforms to axes."""
     observed: tuple[str, ...]
-    """Degrees of freedom in a Target: first the interface, then further observed degrees of freedom."""
+    """Degrees of freedom in a Target: first the interface, then other observed degrees of freedom."""
     model: tuple[str, ...]
     """Degrees of freedom of the structure or, without a structure, axes and observed degrees of freedom."""
     axes: tuple[str, ...]
