@@ -60,7 +60,7 @@ class SlackBudget:
 def slack_user(node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> Callable[[Pacer, bool], None]:
     """Return a function that runs an observer in the slack before each tick, one sample at a time.
 
-    The second argument is false if other work needs the slack. An observer that lags too far handles two samples
+    Its second argument is false if other work needs the slack. An observer that lags too far handles two samples
     even if there is no slack.
     """
     budgets = {heavy: SlackBudget(clock=clock) for heavy in (False, True)}

@@ -139,7 +139,7 @@ def _as_parameter(default: object) -> Any:
 
 
 class NodeSettings:
-    """ROS parameters of ``node``, read-only while ``frozen()``. ``scenario`` can be the name of ``built``."""
+    """ROS parameters of ``node``, read-only while ``frozen()``. ``built`` is used if ``scenario`` is its name."""
 
     def __init__(
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None

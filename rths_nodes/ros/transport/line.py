@@ -116,7 +116,7 @@ class SocketReader:
     """Receives messages on a line.
 
     ``ended`` is true if the sender has closed the line and all messages are read. ``sent_ns`` is the sending time
-    of the last message. ``given_back`` is true if further messages arrive on the topic.
+    of the last message. ``given_back`` is true if later messages arrive on the topic.
     """
 
     def __init__(self, sock: socket.socket) -> None:
