@@ -60,7 +60,7 @@ class ClientLeft(IntegratorError):
 class Problems(list[str]):
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Collect a ConfigError raised in the ``with`` block, so that further checks run."""
+        """Collect a ConfigError raised in the ``with`` block, so that later checks also run."""
         try:
             yield
         except ConfigError as error:

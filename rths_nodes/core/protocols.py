@@ -203,7 +203,7 @@ class Integrator(Protocol):
         """Receive the force at the last step. An external part may wait for this force."""
 
     def numbers(self) -> Data:
-        """Return further results of the test for the recording, nested by name."""
+        """Return additional results of the test for the recording, nested by name."""
         return {}
 
     def close(self) -> None:
