@@ -6,7 +6,7 @@ axis is
 
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
-The kernel converts true to measured displacement (m) and force (N). ``end`` is true if a sensor is at the end of
+The kernel converts true to measured displacement (m) and force (N). ``end`` is true if a sensor is at a limit of
 its range. Each axis has one noise stream, whose seed depends on the scenario's seed and the axis name. Exactly one
 row of the stream is drawn per sample.
 """
