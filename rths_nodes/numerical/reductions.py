@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Observed part of the numerical substructure, and reduction of a large linear structure.
 
-The observed part is the interface to the rig, in its own order, and further degrees of freedom. A Target contains
+The observed part is the interface to the rig, in its own order, and other degrees of freedom. A Target contains
 only observed degrees of freedom; the integrator uses all degrees of freedom of the model.
 
 In a reduction a few shapes T replace the degrees of freedom, x = T q. M, C and K of both substructures become
