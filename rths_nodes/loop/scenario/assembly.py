@@ -225,7 +225,7 @@ class Assembly:
 
     @property
     def late_velocity(self) -> bool:
-        """True if the velocity of the integrator is late. This property does not build the integrator."""
+        """True if the integrator's velocity lags its displacement. This property does not build the integrator."""
         late: bool = registry.class_of("integrator", self.scenario.integrator).late_velocity
         return late
 

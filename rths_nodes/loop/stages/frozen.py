@@ -66,7 +66,7 @@ Travel = tuple[float, float]
 
 
 class OneWay:
-    """Checks that a measurement shows each travel ``way`` of its command, in blocks of ``block`` samples.
+    """Checks that a measurement shows each travel of its command by ``way``, in blocks of ``block`` samples.
 
     The measurement has to change by the fraction STUCK of the travel, in the same direction. With ``least``, it
     has to change by more than ``least`` instead, in any direction. The change may occur up to ``late`` blocks
