@@ -241,7 +241,7 @@ def endpoints(
     here: Sequence[str] = (),
     wanted: Callable[[Topic], bool] = lambda row: not row.section,
 ) -> list[Endpoint]:
-    """Return the endpoints of a node. ``here`` lists the ``peers`` on this machine; empty: all."""
+    """Return the endpoints of a node. ``here`` lists the ``peers`` on this machine (empty: all)."""
     role, result = location.role, []
     for publishes, rows in ((True, published_by(role)), (False, subscribed_by(role))):
         for row in filter(wanted, rows):

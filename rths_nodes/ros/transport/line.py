@@ -241,7 +241,7 @@ class SocketWriter:
 
 
 def make_room(sock: socket.socket, messages: int, size: int) -> int:
-    """Enlarge the send buffer of ``sock`` for messages of ``size`` bytes. Return the number that fits."""
+    """Enlarge the send buffer of ``sock`` for ``messages`` of ``size`` bytes. Return the number that fits."""
     wanted = min(messages * (size + PER_MESSAGE), 0x3FFFFFFF)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted // 2)  # the kernel doubles this value
     if sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < wanted // 2 * 2:
