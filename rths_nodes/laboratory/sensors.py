@@ -85,7 +85,7 @@ class MayBeWrong:
 
 @params
 class SecondSensor:
-    """A second displacement sensor on the same actuator, as an auxiliary channel; by default perfect."""
+    """A second displacement sensor on the same actuator, as an auxiliary channel; by default error-free."""
 
     noise_rms: float = number("rms of the noise of the second sensor", "m", 0.0, at_least=0.0)
     offset: float = _offset("reading at zero")
@@ -98,7 +98,7 @@ class SecondSensor:
 
 @params
 class Sensors(MayBeWrong):
-    """Sensors of one axis; by default perfect."""
+    """Sensors of one axis; by default error-free."""
 
     WRONG = (
         *("displacement_offset", "displacement_scale", "displacement_drift", "displacement_dead"),
@@ -150,7 +150,7 @@ class Sensors(MayBeWrong):
 
 @params
 class Output(MayBeWrong):
-    """Command path of one axis: converter, controller and cable; by default perfect."""
+    """Command path of one axis: converter, controller and cable; by default error-free."""
 
     WRONG = ("offset", "scale", "static_stiffness", "lost_motion", "start", "cabled_to")
     SCALES = ("scale",)
