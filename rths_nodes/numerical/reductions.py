@@ -52,7 +52,7 @@ FREQUENCIES = 10
 
 
 class Observation:
-    """Observes all degrees of freedom of the model, in its own order and without copies."""
+    """Observes all degrees of freedom of the model, in the model's order and without copies."""
 
     complete = True
     """True if a Target has all degrees of freedom of the model."""
