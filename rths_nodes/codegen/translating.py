@@ -508,9 +508,9 @@ class FunctionTranslator(Expressions):
         return not ends
 
     def _refuse_moved(self, result: Value) -> None:
-        """Raise Untranslatable if a step moves an array within its state and writes to the old or new place.
+        """Raise Untranslatable if a step moves an array within its state and writes to the old or new array.
 
-        In C, each place has its own memory.
+        In C, each array of the state has its own memory.
         """
         if len(self.arguments) < 2 or not isinstance(result, Tup) or len(result.items) != 2:
             return

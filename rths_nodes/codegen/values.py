@@ -25,7 +25,7 @@ Number = bool | int | float
 
 
 class Untranslatable(Exception):
-    """Raised if code violates the rules for kernels. The message gives the place in the source and the reason."""
+    """Raised if code violates the rules for kernels. The message states the source location and the reason."""
 
     location = ""
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Setups: convert between degrees of freedom of the numerical substructure and actuator axes (virtual work).
 
-The axes equal the degrees of freedom, are linear combinations of them, or move a rigid coupler. Two further setups
+The axes equal the degrees of freedom, are linear combinations of them, or move a rigid coupler. Two other setups
 contain another setup: for a scaled specimen, and for an inclined load actuator.
 """
 

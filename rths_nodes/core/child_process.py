@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start and end of a model process, exchange of messages, and the reason for the end."""
+"""Starts a model process, exchanges messages with it, and reports why it has exited."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rths_nodes.core.errors import ConfigError
 STARTER = Path(__file__).with_name("child_program.py")
 
 LEAVING_S = 2.0
-"""Time limit for a model process to end by itself after its last message or after disconnection, s."""
+"""Time limit for a model process to exit by itself after its last message or after disconnection, s."""
 
 ENDING_S = 6.0
 
@@ -39,9 +39,9 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 class ChildProcess:
     """Runs the Python file ``program`` in a child process, with ``task`` as JSON.
 
-    A guard (``child_program.py``) ends all processes of the model when the calling process ends. ``who`` is the
-    model's program, as named in error messages. The last printed line is the reason if the process fails. Lines
-    in ``farewells``, which the model prints at every end, are ignored. The preceding line replaces ``points_back``
+    A guard (``child_program.py``) kills all processes of the model when the calling process exits. ``who`` is the
+    model's program, as named in error messages. The last printed line is the reason if the process fails. Lines in
+    ``farewells``, which the model prints at every exit, are ignored. The preceding line replaces ``points_back``
     in the last line.
     """
 
@@ -90,7 +90,7 @@ class ChildProcess:
         return self._channel is not None
 
     def send(self, message: bytes, within: float) -> None:
-        """Send a message and expect the answer in ``within`` s. Raises RuntimeError if the process has ended."""
+        """Send a message and expect the answer in ``within`` s. Raises RuntimeError if the process has exited."""
         assert self._channel is not None
         try:
             self._channel.send(message)
@@ -105,7 +105,7 @@ class ChildProcess:
     def receive(self, size: int, wait: float = 0.0) -> bytes | None:
         """Return a message of ``size`` bytes, or None if none arrives in ``wait`` s.
 
-        Raises RuntimeError if the deadline has passed or the process has ended.
+        Raises RuntimeError if the deadline has passed or the process has exited.
         """
         assert self._channel is not None
         if wait:
@@ -150,7 +150,7 @@ class ChildProcess:
         return self._process is not None and bool(self._process.poll())
 
     def end(self, within: float = 0.0) -> str:
-        """Wait at most ``within`` s for the end. Return the reason of an unexpected end, or an empty string."""
+        """Wait at most ``within`` s for the exit. Return the reason for an unexpected exit, or an empty string."""
         if self._process is None:
             return ""
         with suppress(subprocess.TimeoutExpired):

@@ -2,9 +2,9 @@
 """Guard of a model process: ``python child_program.py PROGRAM TASK``, with the task as JSON.
 
 The guard forks, and the child runs the Python file ``PROGRAM``. Processes of the model become children of the
-guard when their parent ends, whatever their session (``PR_SET_CHILD_SUBREAPER``). The guard kills these processes
-when the model ends, when the parent of the guard ends, or on SIGTERM. Then the guard exits with the status of the
-model. This file imports nothing from the package.
+guard when their parent exits, whatever their session (``PR_SET_CHILD_SUBREAPER``). The guard kills these processes
+when the model exits, when the parent of the guard exits, or on SIGTERM. Then the guard exits with the status of
+the model. This file imports nothing from the package.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def kill_descendants() -> None:
 
 
 def guard(model: int) -> int:
-    """Wait until the process ``model`` ends or SIGTERM arrives, then kill all processes of the model.
+    """Wait until the process ``model`` exits or SIGTERM arrives, then kill all processes of the model.
 
     Return the wait status of ``model``; after SIGTERM, return the status of a killed process.
     """

@@ -284,7 +284,7 @@ def _command(source: Function | None, step: Function) -> Check:
 
 
 def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
-    """Prefix ``text`` with the label of the component that the file at the beginning of ``text`` defines.
+    """Prefix ``text``, which begins with a file's path, with the label of the component that this file defines.
 
     Return ``text`` unchanged if ``functions`` contains no guarded function of such a component.
     """

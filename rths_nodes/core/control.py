@@ -290,7 +290,7 @@ class Compensator(Component):
         """Start an external process before the test. Raises ConfigError if the process does not start."""
 
     def close(self) -> None:
-        """End the process of :meth:`open` after the test. May be called at any time."""
+        """Terminate the process of :meth:`open` after the test. May be called at any time."""
 
     def rehearsed(self) -> Array:
         """Return the computing times (s) of trial commands; empty if this process computes the commands."""

@@ -60,7 +60,7 @@ class ClientLeft(IntegratorError):
 class Problems(list[str]):
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Collect a ConfigError raised in the ``with`` block, so that further checks run."""
+        """Collect a ConfigError raised in the ``with`` block, so that later checks also run."""
         try:
             yield
         except ConfigError as error:
@@ -98,8 +98,8 @@ def counted(count: float, noun: str) -> str:
 def printable(text: str, kept: str = "") -> str:
     r"""Return ``text`` with escapes for characters neither printable nor in ``kept``.
 
-    Terminal codes, line ends and marks of writing direction from other programs could otherwise change the
-    displayed or recorded text.
+    Terminal codes, line breaks and bidirectional controls from other programs could otherwise change the displayed
+    or recorded text.
 
     >>> printable("Ada\x1b[2J")
     'Ada\\x1b[2J'

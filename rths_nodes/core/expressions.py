@@ -113,7 +113,7 @@ def unit_of(text: str) -> Unit:
 
 
 LONGEST, MOST_TERMS, LARGEST_EXPONENT = 500, 100, 4
-"""Limits of an expression. ``LONGEST``: characters. ``MOST_TERMS``: parts. ``LARGEST_EXPONENT``: exponents."""
+"""Largest length (characters), number of syntax-tree nodes, and exponent of an expression."""
 
 
 def _sign(value: float) -> float:

@@ -65,13 +65,12 @@ LARGEST = sys.float_info.max
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
 
 UNDEFINED = re.compile(r'The unit "[^"]*" of variable ".*" \(line \d+\) is not defined\.')
-"""Problem of fmpy that is ignored: :meth:`Description.factor` checks the units of all used variables."""
+"""Problem of fmpy that is ignored because :meth:`Description.factor` checks the units of all used variables."""
 
 INSTALL = "pip install fmpy"
 
 MOST_LISTED, MOST_PROBLEMS, MOST_CHARACTERS = 50, 4, 200
-"""Largest numbers in messages. ``MOST_LISTED``: variables. ``MOST_PROBLEMS``: problems. ``MOST_CHARACTERS``:
-characters of a problem."""
+"""Largest numbers in a message: listed variables, problems, and characters per problem."""
 
 RESOURCES = "resources/"
 
@@ -82,7 +81,7 @@ MOST_MEMBERS = 20_000
 LARGEST_DIRECTORY = 16 << 20
 """Largest size of the directory at the end of the archive, bytes. An entry takes a few hundred bytes."""
 HIGHEST_RATIO = 100
-"""Largest mean compression ratio. Text reaches 20, and deflated zeros reach 1032."""
+"""Largest mean compression ratio of an archive. Text reaches 20, and deflated zeros reach 1032."""
 SMALL = 64 << 20
 LARGEST_SHARE = 0.5
 

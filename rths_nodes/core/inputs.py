@@ -51,7 +51,7 @@ class Named:
         return str((folder / os.path.expanduser(self.path)).absolute())
 
     def _read(self) -> tuple[dict[str, bytes], str, str]:
-        """Return the contents of the file and of its further files, by path relative to their common folder.
+        """Return the contents of the file and of the files that it uses, by path relative to their common folder.
 
         The other results are the path of the file itself and the hash of the contents.
         """

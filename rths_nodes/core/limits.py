@@ -183,7 +183,7 @@ class Levels:
 
 
 class RigQuantity(NamedTuple):
-    """Quantity of the rig: ``counted`` samples, in a row or as a fraction of the last second.
+    """Quantity of the rig: number of consecutive ``counted`` samples, or their fraction in the last second.
 
     ``counted`` is a function of the flags of Command and Measurement. It returns whether the sample is counted, or
     None to leave the count in a row unchanged. In messages ``reason`` follows the value.

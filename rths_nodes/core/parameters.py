@@ -140,7 +140,7 @@ def _field(kind: str, doc: str, default: object, unit: str = "", **further: Any)
 
 
 def number(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
-    """Declare a float, optional if ``default=None``. Only integers are converted. NaN and inf are refused."""
+    """Declare a float, optional if ``default=None``. Integers are converted; other types, NaN and inf refused."""
     return _field("number", doc, default, unit, **bounds)
 
 

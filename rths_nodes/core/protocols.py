@@ -203,7 +203,7 @@ class Integrator(Protocol):
         """Receive the force at the last step. An external part may wait for this force."""
 
     def numbers(self) -> Data:
-        """Return further results of the test for the recording, nested by name."""
+        """Return additional results of the test for the recording, nested by name."""
         return {}
 
     def close(self) -> None:
@@ -266,7 +266,7 @@ class Listener(Protocol):
 
 
 class OfPort(Protocol):
-    """Optional members, which ``laboratory/ports/wrappers.py`` adds to ports of other packages."""
+    """Optional members of a port, which ``laboratory/ports/wrappers.py`` adds to ports of other packages."""
 
     follows_rig: bool = False
     """True if the rig sets the ticks: the port sends Commands without delay and calls ``pacer`` at each tick."""

@@ -202,7 +202,7 @@ def class_of(family: str, built: AnyParams) -> Any:
 
 
 def build(family: str, params: AnyParams, *arguments: object) -> Any:
-    """Build the component of ``family`` with checked ``params`` and further ``arguments`` of its constructor.
+    """Build the component of ``family`` with checked ``params`` and the other ``arguments`` of its constructor.
 
     Raises ConfigError for an invalid component of another package (``core/component_guard.py``).
     """

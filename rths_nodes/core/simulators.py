@@ -205,9 +205,9 @@ class Rig:
     failure: str = ""
     """Reason why the rig cannot continue, or an empty string."""
     auxiliary_names: tuple[str, ...] = ()
-    """Names of further measured channels, with units."""
+    """Names of the measured auxiliary channels, with units."""
     auxiliary_inputs: tuple[str, ...] = ()
-    """Names of further inputs, e.g. a voltage, with units."""
+    """Names of the auxiliary inputs, e.g. a voltage, with units."""
     displacement: Array
     velocity: Array
     force: Array

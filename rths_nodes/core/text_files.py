@@ -143,7 +143,7 @@ def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
 
 
 def stored_columns(columns: Mapping[str, object]) -> str:
-    """Write columns of numbers to a CSV file and return its path. The file is deleted when this process ends.
+    """Write columns of numbers to a CSV file and return its path. The file is deleted when this process exits.
 
     Raises ValueError, with the columns' names, unless all columns contain numbers and have equal length.
     """

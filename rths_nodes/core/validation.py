@@ -25,7 +25,7 @@ LARGE_FILES = (".mtx", ".mtx.gz", ".npz")
 TAKEN_IN = 64
 
 LONGEST_NAME = 64
-"""Largest number of characters in a section's name, which topics and namespaces (at most 255) contain."""
+"""Largest length of a section's name, characters. Topics and namespaces (at most 255) contain this name."""
 COMPARED = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 SMALLEST, LARGEST = 1e-50, 1e50
 """Bounds of a non-zero magnitude in SI units. Squares and quotients of such numbers cannot overflow."""

@@ -38,7 +38,7 @@ from rths_nodes.core.samples import (
 LENGTH = 23
 """Number of characters in a mark, chosen so that numbers after the mark are aligned."""
 FIELD_AT = 20
-"""Offset of the field ``run`` in a message."""
+"""Offset of the field ``run`` in a message, bytes."""
 FIELD_SIZE = 4 + LENGTH + 1
 NO_RUN = struct.pack("<I", 1) + b"\0"
 _BEFORE = "rths_"

@@ -408,7 +408,7 @@ class Calibration:
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
         """Convert a Measurement of the port to SI units and to the order of the test.
 
-        The result is flagged if a channel is at the end of its range. ``applied`` ``(n_axes,)`` is the exact
+        The result is flagged if a channel is at a limit of its range. ``applied`` ``(n_axes,)`` is the exact
         applied command, if known, in N for axes in force mode, otherwise in m.
         """
         seats, modes = self.seats, self.modes(measurement.control_mode)

@@ -24,7 +24,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.butterworth import Butterworth
 
 Friction = tuple[float, float, float]
-"""Mass (kg), friction (N), and inverse of the smoothing velocity (s/m)."""
+"""Fixture mass (kg), friction (N), and inverse of the smoothing velocity (s/m)."""
 UNCORRECTED = "uncorrected_force_"
 """Name prefix of the auxiliary channel with the uncorrected force of an axis."""
 SAME_DELAY = 0.1

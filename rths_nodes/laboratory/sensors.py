@@ -6,7 +6,7 @@ axis is
 
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
-The kernel converts true to measured displacement (m) and force (N). ``end`` is true if a sensor is at the end of
+The kernel converts true to measured displacement (m) and force (N). ``end`` is true if a sensor is at a limit of
 its range. Each axis has one noise stream, whose seed depends on the scenario's seed and the axis name. Exactly one
 row of the stream is drawn per sample.
 """
@@ -56,7 +56,7 @@ def _check_scales(params: object, path: str, *names: str) -> None:
 
 
 def converted(value: float, resolution: float, limit: float) -> float:
-    """Return ``value`` in steps of ``resolution`` (0: no steps), limited to +- ``limit`` (NaN: no limit)."""
+    """Return ``value`` in multiples of ``resolution`` (0: not rounded), limited to +-``limit`` (NaN: no limit)."""
     if resolution > 0.0:
         value = rounded(value / resolution) * resolution
     return copysign(limit, value) if abs(value) >= limit else value
@@ -85,7 +85,7 @@ class MayBeWrong:
 
 @params
 class SecondSensor:
-    """A second displacement sensor on the same actuator, as an auxiliary channel; by default perfect."""
+    """A second displacement sensor on the same actuator, as an auxiliary channel; by default error-free."""
 
     noise_rms: float = number("rms of the noise of the second sensor", "m", 0.0, at_least=0.0)
     offset: float = _offset("reading at zero")
@@ -98,7 +98,7 @@ class SecondSensor:
 
 @params
 class Sensors(MayBeWrong):
-    """Sensors of one axis; by default perfect."""
+    """Sensors of one axis; by default error-free."""
 
     WRONG = (
         *("displacement_offset", "displacement_scale", "displacement_drift", "displacement_dead"),
@@ -150,7 +150,7 @@ class Sensors(MayBeWrong):
 
 @params
 class Output(MayBeWrong):
-    """Command path of one axis: converter, controller and cable; by default perfect."""
+    """Command path of one axis: converter, controller and cable; by default error-free."""
 
     WRONG = ("offset", "scale", "static_stiffness", "lost_motion", "start", "cabled_to")
     SCALES = ("scale",)
@@ -308,7 +308,7 @@ class Noise:
         return rows
 
     def ahead(self, samples: int) -> Array:
-        """Return the next rows, ``(samples, n)``, after all drawn rows."""
+        """Draw and return the next rows, ``(samples, n)``."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
         # by columns, because scaling row by row takes five times as long
         for column, rms in zip(drawn.T, self._rms.tolist(), strict=True):

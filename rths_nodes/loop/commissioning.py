@@ -51,7 +51,7 @@ EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION = (
     "limits of the controller",
     "calibration",
 )
-"""Trials that two persons witness, since version 0.10."""
+"""Trials that require two witnesses, since version 0.10."""
 VOID = (
     "a valve, a load cell or a displacement sensor",
     "the servo-controller or its firmware",

@@ -231,7 +231,7 @@ class Loop:
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         measured = self.rig.tick(self._due.of(command))
-        while measured is None:  # no Command is late in this host, so an operator holds the test
+        while measured is None:  # Commands are never late in this host: the operator holds the test
             self._await_operator()
             measured = self.rig.tick(None, late=True)
         return command, measured

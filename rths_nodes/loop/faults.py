@@ -435,7 +435,7 @@ class FaultyLoop(Loop):
         for target in self._targets.take(self.rig.ticks):
             try:
                 self.commands.target(target)
-            except ValueError as lost:  # in a node this error ends the node, and therefore the test
+            except ValueError as lost:  # in a node this error terminates the node, and therefore the test
                 self.rig.trip(f"compensator: {lost}")
         if measured.sample == 0:
             self._guard.start(measured)

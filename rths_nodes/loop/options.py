@@ -56,7 +56,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
     """Return the names of an option by interface: ``everywhere`` for all interfaces, ``places`` for single ones.
 
-    Further keys are ``metavar``, and ``roles``: the nodes with this parameter (default: all), as one string.
+    Other keys are ``metavar``, and ``roles``: the nodes with this parameter (default: all), as one string.
     """
     return {interface: name for name in everywhere for interface in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 
@@ -239,7 +239,7 @@ class Option:
     name: str
     spec: Spec
     default: Any
-    """``attrs.NOTHING`` for a required option."""
+    """Default value; ``attrs.NOTHING`` for a required option."""
 
     @property
     def required(self) -> bool:

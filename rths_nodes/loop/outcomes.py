@@ -72,8 +72,8 @@ def valid(code: ExitCode, late: LateData, samples: float) -> ExitCode:
 def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> ExitCode:
     """Return the exit code of a test from the exit codes of its nodes and its last ``state``.
 
-    The worst code is returned. A signal (a negative code) is a failure. The code follows from the state if all
-    nodes finished. It is HELD after an interruption, otherwise FAILED, if the state is not final.
+    The worst code is returned. A signal (a negative code) is a failure. If all nodes finished, the state
+    determines the code. A state that is not final means HELD after an interruption, otherwise FAILED.
     """
     exit_codes = {code if code in list(ExitCode) else ExitCode.FAILED for code in codes}
     for worst in WORST_FIRST:

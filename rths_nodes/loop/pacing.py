@@ -20,8 +20,8 @@ class Clock(Protocol):
 SYSTEM_CLOCK: Clock = time
 
 ANSWERED = 0.8
-"""Smallest time for a Command after its Measurement, late or not, as a fraction of a sample. It is below 1, so
-that bridging does not delay the schedule."""
+"""Least time for a Command after its Measurement, even a late Measurement, as a fraction of a sample.
+It is below 1, so that bridging does not delay the schedule."""
 
 BUSY_WAIT_NS = 150_000
 """Time of busy waiting after a sleep, ns. The scheduler can delay a wake-up by this time."""

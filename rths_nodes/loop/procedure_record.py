@@ -342,7 +342,7 @@ REHEARSAL = " to its rehearsal"
 
 
 def largest(differences: Mapping[str, float]) -> float:
-    """Return the largest difference, preferably from the rehearsal (0 without differences, inf for NaN)."""
+    """Return the largest difference, from the rehearsal if known (0 without differences, inf for NaN)."""
     of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
     return max(
         (math.inf if math.isnan(value) else value for value in of_rehearsal or differences.values()), default=0.0

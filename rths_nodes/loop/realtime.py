@@ -51,8 +51,8 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
 
     All threads are changed, because threads of the middleware do not inherit the scheduling. Real-time scheduling
     must not be used in lockstep, because under SCHED_FIFO the kernel throttles a process that never sleeps. A
-    process that hangs would block its processor. ``Starving`` is raised in this process. The kernel kills the
-    process if it continues.
+    hanging process would block its processor, so ``Starving`` is raised in it, and the kernel kills it if it
+    continues.
     """
     refused: list[str] = []
     if not wanted:

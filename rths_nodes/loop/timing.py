@@ -187,7 +187,7 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
 
 
 def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:
-    """Return a message if the round trip to ``peer`` exceeds 1 + ``depth`` samples of ``dt`` s, or no text."""
+    """Return a message, empty unless the round trip to ``peer`` exceeds 1 + ``depth`` samples of ``dt`` s."""
     within = (1 + depth) * dt
     if not exchanges:
         return ""

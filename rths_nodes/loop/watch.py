@@ -186,7 +186,7 @@ PIECES = 10
 COUNTED_S = 1.0
 """Time over which the watcher compares the test's counter with its own clock, s."""
 RATE_ERROR = 0.1
-"""Largest relative deviation from the sensors' declared rate."""
+"""Largest relative deviation of the sensors' rate from the declared rate."""
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("command", "m"))
 Numbers = tuple[float, ...]
 

@@ -36,7 +36,7 @@ from rths_nodes.core.samples import Array
 Rows = tuple[Numbers, ...]
 
 SINGULAR = 1e-3
-"""Magnitude of the Jacobian's determinant below which actuators jam. Rotations are arcs of the longest arm."""
+"""Jacobian determinant (magnitude) below which actuators jam. Rotations are multiplied by the longest arm."""
 ITERATIONS = 20
 """Largest number of iterations of Newton's method, which needs four to six within the limits."""
 CLOSED = 1e-13
@@ -74,7 +74,7 @@ def planar(values: Numbers) -> tuple[float, float, float]:
 
 
 def guided_row(link: Link, scale: float) -> tuple[float, float]:
-    """Return the Jacobian's row of one of two actuators. Rotations count as arcs of radius ``scale`` (m)."""
+    """Return the Jacobian's row of one of two actuators. Rotations are multiplied by ``scale`` (m)."""
     ux, uy, _, sx, sy = link
     return ux, (sx * uy - sy * ux) / scale
 
@@ -453,7 +453,7 @@ class Coupler:
             rows = [self._shape.row(leg, 1.0) for leg in held]
             size = determinant(tuple(rows))
             within = (k.shortest <= reduce(np.minimum, lengths)) & (np.abs(theta) <= k.largest_rotation)
-            within &= k.sign * size > SINGULAR * k.scale  # SINGULAR counts a rotation as an arc
+            within &= k.sign * size > SINGULAR * k.scale  # of unscaled rows, larger by k.scale
             poses[:, left[~within]] = math.nan
             errors = [d[left] - (length - axis[3]) for d, length, axis in zip(axes, lengths, k.axes, strict=True)]
             going = within & ~(reduce(np.maximum, map(np.abs, errors)) <= k.close)

@@ -216,7 +216,7 @@ class Follower:
         self._now = SimpleNamespace(**self._values)
 
     def change(self, shares: Point) -> Callable[[object, object], tuple[object, object]]:
-        """Set the parameters to ``shares`` of their initial values.
+        """Set the parameters to their initial values times ``shares``.
 
         Return a function that converts the constants and the memory. It multiplies the memory by the ratio of the
         new to the old size, e.g. the force of a yielding spring by the ratio of the spring's yield forces.

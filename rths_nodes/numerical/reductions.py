@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Observed part of the numerical substructure, and reduction of a large linear structure.
 
-The observed part is the interface to the rig, in its own order, and further degrees of freedom. A Target contains
+The observed part is the interface to the rig, in its own order, and other degrees of freedom. A Target contains
 only observed degrees of freedom; the integrator uses all degrees of freedom of the model.
 
 In a reduction a few shapes T replace the degrees of freedom, x = T q. M, C and K of both substructures become
@@ -44,7 +44,7 @@ TABLE = {
 }
 
 NOTHING_NEW = 1e-7
-"""A static shape is added if its relative part outside the modes exceeds this value."""
+"""Relative part of a static shape outside the modes above which the shape is added."""
 COMPARED = 40
 """Number of frequencies at which compliances are compared."""
 FREQUENCIES = 10
@@ -52,7 +52,7 @@ FREQUENCIES = 10
 
 
 class Observation:
-    """Observes all degrees of freedom of the model, in its own order and without copies."""
+    """Observes all degrees of freedom of the model, in the model's order and without copies."""
 
     complete = True
     """True if a Target has all degrees of freedom of the model."""

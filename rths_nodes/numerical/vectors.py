@@ -45,7 +45,7 @@ class Vectors(NamedTuple):
     product: Callable[..., Vector]
     operand: Callable[[Matrix], Operand]
     vector: Callable[[Array], Vector]
-    """Function that converts an array ``(n,)`` without sharing its memory."""
+    """Function that copies an array ``(n,)`` to a vector."""
 
     def inverse(self, matrix: Matrix) -> Operand:
         inverse = structure.inverse(matrix)

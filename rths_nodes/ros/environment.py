@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of environment variables, made before ROS 2 is loaded.
 
-If a variable is wrong, ROS 2 ends the process, raises errors that do not name the variable, or lets nodes wait
-forever.
+If a variable is wrong, ROS 2 terminates the process, raises errors that do not name the variable, or lets nodes
+wait forever.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ PEERS = "ROS_STATIC_PEERS"
 """Variable with the hosts of other nodes, separated by ``;``."""
 DOMAIN = "ROS_DOMAIN_ID"
 HIGHEST_DOMAIN = 232
-"""Highest valid domain. Higher domains need ports above 65535, and Fast DDS then ends the process."""
+"""Highest valid domain. Higher domains need ports above 65535, and Fast DDS then terminates the process."""
 PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
-"""Variables that name the settings files of Fast DDS 3 and 2. Fast DDS uses shared memory without a file."""
+"""Variables that name the settings files of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
 ANSWER_S = 0.2
 KEYSTORE = "ROS_SECURITY_KEYSTORE"

@@ -19,7 +19,7 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
     "recorder",
 )
 AXIS = "axis"
-"""Name of the node of one axis. The namespace of this node ends with the axis."""
+"""Name of the node of one axis. Its namespace ends with the axis name."""
 CONSOLE = "console"
 """Node of ``rths run`` if other processes run the test. This node receives results and may request a trip."""
 ROLES = (*NODES, AXIS)
@@ -97,7 +97,7 @@ STATES, TARGETS, COMMANDS = JOINTS = ("joint_states", "joint_targets", "joint_co
 TEST_STATE = "test_state"
 TRIP = "trip"
 _LED = (*LOOP[:2], MONITOR, RECORDER, AXIS)
-"""Roles of the nodes that the actuator node leads."""
+"""Roles of the nodes that follow the test state of the actuator node."""
 
 TOPICS: dict[str, Topic] = {
     topic.name: topic
@@ -241,7 +241,7 @@ def endpoints(
     here: Sequence[str] = (),
     wanted: Callable[[Topic], bool] = lambda row: not row.section,
 ) -> list[Endpoint]:
-    """Return the endpoints of a node. ``here`` has the ``peers`` on this machine, empty if all are here."""
+    """Return the endpoints of a node. ``here`` lists the ``peers`` on this machine (empty: all)."""
     role, result = location.role, []
     for publishes, rows in ((True, published_by(role)), (False, subscribed_by(role))):
         for row in filter(wanted, rows):

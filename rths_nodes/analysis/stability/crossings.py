@@ -176,7 +176,7 @@ def _gains_at_ends(loop: SampledLoop) -> Iterator[Crossing]:
 
 
 def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
-    """Return the scale factors of all natural frequencies at which a motion of the loop is undamped."""
+    """Return the factors on all natural frequencies for which the loop has an undamped motion."""
     least = MARGINAL * loop.scale
 
     def damping(motions: Complex) -> Array:

@@ -452,8 +452,8 @@ class Impulses:
     """Responses to unit impulses of the Targets, on the time axis of the rig.
 
     ``forces`` (N) and ``displacements`` (m) of the axes are ``(samples, n_axes, 3 n_dof)``. Columns are
-    displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. In row 0 the ramp
-    begins, ``first`` samples after the due sample of the Target. ``first`` is 1 - samples_per_step.
+    the responses to displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. The
+    ramp begins in row 0: sample ``first`` = 1 - samples_per_step, counted from the sample where the Target is due.
     """
 
     forces: Array

@@ -51,7 +51,7 @@ PAPER_GAIN_RATIO = 0.1
 PAPER_GAIN_PER_MM2 = 0.4
 INTEGRAL_GAIN = "integral gain on the tracking indicator; default: 0.1/s times k_p, as in the paper"
 Led = tuple[float, object]
-"""A delay, and further constants of the compensator."""
+"""A delay, and other constants of the compensator."""
 Ring = tuple[Array, int]
 """Ring buffer of the last accelerations (m/s^2), and the index of the oldest; -1 before the first sample."""
 
@@ -152,7 +152,7 @@ def accelerated(k: tuple[float, int], s: Ring, delay: float, x: float, v: float,
     per_span, spacing = k
     history, oldest = s
     if oldest < 0:
-        # the acceleration at the start is not a jump from zero: the third derivative is zero
+        # the acceleration does not jump at the start, so the third derivative is zero
         history[:] = a
         oldest = 0
     growth = delay * per_span * (a - float(history[oldest]))

@@ -66,7 +66,7 @@ def ahead(step: ToNumber) -> ToNumber:
 def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: float) -> tuple[float, float, float]:
     """Return x, v, a of the target after ``lead`` (s). ``before`` is the acceleration ``dt`` (s) earlier."""
     jerk = (a - before) / dt
-    if before != before:  # NaN at the first sample: the acceleration at the start is not a jump from zero
+    if before != before:  # NaN at the first sample: the acceleration does not jump at the start
         jerk = 0.0
     half = 0.5 * lead
     return x + lead * (v + half * (a + lead / 3.0 * jerk)), v + lead * (a + half * jerk), a + lead * jerk

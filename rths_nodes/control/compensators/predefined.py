@@ -31,7 +31,7 @@ def step(
     rests: bool,
     preparing: bool,
 ) -> tuple[State, Numbers]:
-    """Return the predefined command of this sample, or the last one after the end."""
+    """Return the predefined command of this sample; after the end, the last command."""
     (commands,) = k
     (sample,) = s
     sample = min(sample + 1, len(commands) - 1)

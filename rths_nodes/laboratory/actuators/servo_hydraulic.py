@@ -32,7 +32,7 @@ class Constants(NamedTuple):
     max_velocity: float
     max_force: float
     roll_off: float
-    """Corner frequency, rad/s."""
+    """Corner frequency of the controller, rad/s."""
     stiffness: float
     """Squared natural frequency of the valve, (rad/s)^2."""
     damping: float

@@ -45,7 +45,7 @@ class OfRate(NamedTuple):
     b2: float
     gain: float
     most: float
-    """Largest force, N."""
+    """Largest force of the actuator, N."""
     dead_band: float
     valve_limit: float
     mass: float

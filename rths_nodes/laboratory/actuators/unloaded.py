@@ -39,7 +39,7 @@ LONGEST_WAY = HARD_LIMIT * LONGEST
 Both = tuple[object, object]
 Going = Callable[..., tuple[object, float, float]]
 PathConstants = tuple[float, float, tuple[float, float, float], object]
-"""Period (s), velocity (m/s) up to which ``INCREMENTS`` suffice, numbers of ``Decay``, and specimen constants."""
+"""Period (s), velocity (m/s) up to which ``INCREMENTS`` suffice, fields of ``Decay``, and specimen constants."""
 
 
 def without_states(force: Callable[..., float]) -> ToNumber:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared parts of ports: longest wait, trigger for other data acquisition, and warning before each motion.
+"""Shared parts of ports: longest wait, trigger for external data acquisition, and warning before each motion.
 
 A port with a trigger output declares ``trigger`` in its ``Params`` and has a :class:`Trigger` as the attribute
 ``trigger``. An auxiliary channel contains the actual state of the output at each sample.

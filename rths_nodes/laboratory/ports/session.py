@@ -62,7 +62,7 @@ from rths_nodes.laboratory.ports.datagrams import (
 log = logging.getLogger(__name__)
 
 FURTHEST = 100_000
-"""Largest difference of counters, samples. A state further ahead does not belong to this test."""
+"""Largest difference between counters, samples. A state further ahead does not belong to this test."""
 AGAIN_S = 0.02
 PROBES, PROBING_S = 64, 1.0
 """Largest number (``PROBES``) and total duration (``PROBING_S``, s) of exchanges that measure the round trip."""
@@ -774,7 +774,7 @@ def _wider_loads(port: SessionPort, answer: Answer) -> list[str]:
 
 
 def _wider(path: str, limits: Sequence[tuple[str, str, float, float]]) -> list[str]:
-    """Return a message for each of ``limits`` (name, unit, declared, receiver's) that the receiver exceeds."""
+    """Return messages for the ``limits`` (name, unit, declared, receiver's) that are larger in the receiver."""
     return [
         f"{path}.{key} = {ours:.6g} {unit}: the receiver allows {there:.6g} {unit}. Lower the limit of the "
         "receiver"

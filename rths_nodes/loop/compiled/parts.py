@@ -280,7 +280,7 @@ class _Gathered:
                 self._kernels[f"actuator_{axis}"], self._constants[f"of_actuator_{axis}"] = actuator.step, k
                 self._states[f"rig_{axis}"] = copied(actuator.rest(k))
         inputs = len(port.auxiliary_inputs)
-        # a Command is delayed in the same way by hops and by the port
+        # hops and port delay a Command in the same way
         transport = self._port.transport + self._scenario.hops.depth
         if coupled:
             self._states["inputs"] = np.zeros(inputs)
@@ -338,7 +338,7 @@ class _Gathered:
         self._facts |= {"together": bool(bounds.groups), "beside": bounds.beside}
         if bounds.groups:
             self._kernels["broken_together"] = limits.broken_together
-            longest = max(map(len, bounds.groups))  # a member that is listed twice changes nothing
+            longest = max(map(len, bounds.groups))  # listing an axis twice has no effect
             groups = [(*group, *[group[0]] * (longest - len(group))) for group in bounds.groups]
             self._constants["groups"] = tuple(groups)
         if bounds.beside:

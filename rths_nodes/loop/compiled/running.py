@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run of the loop over kernels, in C or in plain Python, and the return to the embedded loop.
+"""Run the loop over kernels, in C or in plain Python, and return to the embedded loop if necessary.
 
-The embedded loop takes over if a limit is violated, a number is not finite or a part raises an exception. It
-continues from an earlier sample (a handover), or repeats the test if no handover is possible. Only simulated rigs
-have kernels, and this run never uses the port, so no rig moves twice.
+The embedded loop takes over if a limit is violated, a number is not finite or a component raises an exception. It
+continues from an earlier sample (a handover), or repeats the test if no handover is possible. Repeating the test is
+safe, because only simulated rigs have kernels and this run never uses the port.
 
-A run has chunks of ``CHUNK`` samples, so that its memory is bounded unless complete histories are kept.
+A run is divided into chunks of ``CHUNK`` samples, so that its memory is bounded unless complete histories are kept.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing
 
 CHUNK = 2 * tracking.CHUNK
-"""Number of samples in a chunk: twice the chunk of the monitor, which makes a run 5 % faster."""
+"""Number of samples in a chunk. Twice the monitor's chunk makes a run 5 % faster."""
 UNSENT = "inputs", "input_energy"
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field, with one row per sample or step from number 0 on. Missing values are NaN."""
@@ -189,7 +189,7 @@ class KernelLoop:
 
         def report(sample: int) -> None:
             nonlocal reached
-            if progress and sample > reached:  # a repetition reports only samples after the discarded run
+            if progress and sample > reached:  # the discarded run has reported the earlier samples
                 reached = sample
                 progress(sample)
 
@@ -404,8 +404,7 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
     """Return zeroed arrays for sample values (with their stride), compensator values, marks and step values.
 
     Sample values are stored by columns with the returned stride, all other values by rows. Marks are the flags of
-    Command and Measurement. They also contain the number of a law's last row of values, if the law reports its
-    values only on changes.
+    Command and Measurement, and, for a law that reports only changes, the row number of its last values.
     """
     kind = parts.kind
     numbers = sum(count for *_, count in told(kind))

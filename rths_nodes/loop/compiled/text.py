@@ -101,7 +101,7 @@ APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
 """Kinds of ramp. ``APART``: one state for each degree of freedom. ``TOGETHER``: one state of arrays.
 ``HANDED_ON``: no state."""
 FEW = 8
-"""Largest number of degrees of freedom, or of force samples of a lead, that the text handles one by one."""
+"""Largest number of degrees of freedom, or of a lead's force samples, that the text handles one by one."""
 QUANTITIES = ("x", "v", "a", "exact", "r")
 IN, IN_IN = 4 * " ", 8 * " "
 

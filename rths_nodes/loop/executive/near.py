@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Port ``udp`` of the executive, in C (``near.c``): source, terms of a session, and checks of reports."""
+"""Port ``udp`` of the executive, in C (``near.c``): source, parameters of a session, and checks of reports."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def text() -> str:
 
 
 def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
-    """Return the terms of a session. Raises ConfigError if ``port`` has no IPv4 address."""
+    """Return the timeouts, scales, address and sizes of a session. Raises ConfigError without an IPv4 address."""
     try:
         rows = socket.getaddrinfo(params.address, params.port, socket.AF_INET, socket.SOCK_DGRAM)
     except OSError as error:
@@ -79,8 +79,8 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
 def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) -> None:
     """Check the ``result`` of ``near_connect``. A negative result is an error number of ``near_open``.
 
-    Raises ConfigError if no session was opened or the rig contradicts ``port``, and KeyboardInterrupt after a
-    stop.
+    Raises ConfigError if no session was opened or the rig contradicts ``port``, and KeyboardInterrupt after a stop
+    request.
     """
     if result < 0:
         raise unusable(params.local_port, os.strerror(-result))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run of a test by the executive: build and start the program, read its rows, end the program.
+"""Run of a test by the executive: build and start the program, read its rows, terminate it.
 
 The program owns the loop, and this process can only request a stop. The program brakes by itself if this process
 is late, suspended or dead (``executive.c``). Both processes share memory with a control block, the arguments of
@@ -61,10 +61,10 @@ READY, ENDED = 1, 3  # states of the program
 SILENCE_S = 1.0
 """Time without a sign of life from this process after which the program brakes, s."""
 RING_S = 4.0
-"""Duration of the samples that the ring can hold in real time, s."""
+"""Capacity of the ring in real time, s."""
 SPIN_S = 6e-5  # busy waiting before a tick, s
 NODES_ROWS, BATCH = 8, 256
-"""``NODES_ROWS``: rows in the ring in lockstep with nodes. ``BATCH``: largest number of rows read per call."""
+"""``NODES_ROWS``: capacity of the ring in lockstep with nodes. ``BATCH``: largest number of rows read per call."""
 NEVER = 2**62  # sample of the trip while no trip is requested
 LOOK_S, LOOK_LOCKSTEP_S = 0.005, 0.0002
 """Polling intervals while the ring is empty, s: ``LOOK_S`` in real time, ``LOOK_LOCKSTEP_S`` in lockstep."""
@@ -139,12 +139,12 @@ class ExecutiveLoop:
         """Identity of the program: a hash of text, compiler, processor and flags, then a hash of the binary."""
         self.stops_at = b""
         """Name of the socket on which the program receives stop requests from other processes, or empty."""
-        self._breach = self._frozen = ""  # reasons: of a breach that the monitor detected, and to kill the program
+        self._breach = self._frozen = ""  # why the monitor requested a trip; why the program was killed
         self._wait, port = self.scenario.dt, self.scenario.port
         """Longest time for which the program may wait for a tick or for the rig, s."""
         if isinstance(port, UdpPort.Params):
             self._wait += max(port.longest_wait, port.silence)
-        self._looked = self._heard = -math.inf  # times of the last look at the ring and of the last row, s
+        self._looked = self._heard = -math.inf  # times of the last poll of the ring and of the last row, s
         self.late: list[float] = []
         self.taken: list[float] = []
         """``taken``: time from the tick to the row, for each row, ns. ``late``: lateness of these ticks, ns."""

@@ -40,7 +40,7 @@ BATCH = 8
 FAST = 256
 """The transform length of a chunk is a multiple of this number."""
 SMOOTH = 2310**40
-"""Common multiple of all useful transform lengths without a prime factor above 11."""
+"""Multiple of every transform length in use that has no prime factor above 11."""
 ROUNDING = 1e-12
 """Ratio of variance to mean square below which the variance is rounding error."""
 MOST = 10.0
@@ -326,8 +326,8 @@ class Sums(NamedTuple):
     def peak(self, first: Array, last: Array) -> float:
         """Return the index of the largest Pearson coefficient, refined by a parabola, or NaN without a peak.
 
-        Index 0 is the largest lag. ``first`` and ``last`` (m) are the targets at both ends of the test. Each
-        array has one value fewer than there are lags.
+        Index 0 is the largest lag. ``first`` and ``last`` are the first and the last targets of the test (m), one
+        fewer than the lags.
         """
         n, before, after = self.samples, np.square(first), np.square(last)
         targets = np.cumsum(np.append(self.target, last - first))

@@ -76,7 +76,7 @@ class Names:
     interface: tuple[str, ...]
     """Degrees of freedom that the setup transforms to axes."""
     observed: tuple[str, ...]
-    """Degrees of freedom in a Target: first the interface, then further observed degrees of freedom."""
+    """Degrees of freedom in a Target: first the interface, then other observed degrees of freedom."""
     model: tuple[str, ...]
     """Degrees of freedom of the structure or, without a structure, axes and observed degrees of freedom."""
     axes: tuple[str, ...]
@@ -226,7 +226,7 @@ class Assembly:
 
     @property
     def late_velocity(self) -> bool:
-        """True if the velocity of the integrator is late. This property does not build the integrator."""
+        """True if the integrator's velocity lags its displacement. This property does not build the integrator."""
         late: bool = registry.class_of("integrator", self.scenario.integrator).late_velocity
         return late
 
@@ -379,7 +379,7 @@ class Assembly:
 
 
 def transformation(assembly: Assembly) -> tuple[Array, Array]:
-    """Return matrices of motion ``(n_axes, n_dof)`` and forces ``(n_dof, n_axes)`` of a setup at small motion."""
+    """Return a setup's matrices for small motions ``(n_axes, n_dof)`` and for forces ``(n_dof, n_axes)``."""
     setup, seen = assembly.setup, assembly.observation
     nothing = np.zeros(seen.n_interface)
     moved = (seen.interface(unit) for unit in np.eye(len(assembly._model)))

@@ -76,10 +76,9 @@ def load(
 ) -> Scenario:
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
-    A ``rig`` file selects the rig of the scenario. Overrides are applied last. Neither overrides nor a case of a
-    scenario that is already on a rig can widen limits of the axes. They cannot weaken levels,
-    ``bridge.max_bridge`` or bounds of ``monitor`` of a real rig either. Raises ConfigError if the scenario is
-    invalid.
+    A ``rig`` file selects the rig of the scenario. Overrides are applied last. Overrides, and a case of a scenario
+    that is already on a rig, cannot widen limits of the axes. On a real rig they cannot weaken levels,
+    ``bridge.max_bridge`` or bounds of ``monitor`` either. Raises ConfigError if the scenario is invalid.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -293,7 +292,7 @@ def _absolute(data: Data, changes: Data, folder: Path) -> Data:
     try:
         there = _with(data, pairs_of(copy.deepcopy(changes)), folder)
         return {key: functools.reduce(operator.getitem, key.split("."), there) for key in changes}
-    except (ConfigError, KeyError):  # the case is refused, with its path, when the case is used
+    except (ConfigError, KeyError):  # an invalid case is refused, with its path, when it is used
         return changes
 
 

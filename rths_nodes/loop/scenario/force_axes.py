@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Force axes: their target during the test, their required keys and the excluded combinations.
 
-The target is a value or a table, after a period at constant position. tau is the time since the change of mode,
+After a period at constant position, the target is a value or a table. tau is the time since the change of mode,
 and F_0 is the force measured at this change:
 
     value    F_0 + (value - F_0) s(tau / ramp_time),     s(x) = x^3 (10 - 15 x + 6 x^2), 1 from x = 1 on

@@ -189,8 +189,8 @@ class RigFile(RigHead):
                 serves = {axis: ", ".join(entry.serves) for axis, entry in self.axes.items()}
                 choices = "; ".join(f"{axis} (serves {more})" if more else axis for axis, more in serves.items())
                 problems.append(
-                    f"axes.{name}: no axis of the rig {self.name} has or serves this name. The axes of the rig "
-                    f"are {choices}"
+                    f"axes.{name}: no axis of the rig {self.name} has this name, or {name} in serves. The axes "
+                    f"of the rig are {choices}"
                 )
             elif (user := users.setdefault(served[name], name)) != name:
                 problems.append(

@@ -118,7 +118,7 @@ SHARED = (
     "bridge",
     "heartbeat",
 )
-"""Scenario fields in the shared hash. :meth:`Scenario.shared_hash` adds further settings."""
+"""Scenario fields in the shared hash. :meth:`Scenario.shared_hash` adds other settings."""
 
 LONGEST_FORCE_LEAD = 0.1
 

@@ -29,7 +29,7 @@ from rths_nodes.mechanics.updating import IDENTIFIED, KINDS, LAWS, PERIOD, Copy,
 
 PLACE = "updating"
 PARAMETERS = f"{PLACE}.parameters"
-BESIDE = ("expected force [N]", "spread of force [N]", "mean square of innovation", "told")
+OTHERS = ("expected force [N]", "spread of force [N]", "mean square of innovation", "told")
 """Quantities recorded in addition to the parameters. The last quantity is a key of ``WORDS`` in
 ``mechanics/updating.py``."""
 TOPIC = "updating_state"
@@ -166,11 +166,11 @@ class Copies:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names and units of the recorded quantities: estimates, deviations, released values, and ``BESIDE``."""
+        """Names and units of the recorded quantities: estimates, deviations, released values and ``OTHERS``."""
         kinds, copy = ("{}", "deviation of {}", "released {}"), self.learns
         shown = [f"[{unit}]" if unit else "" for unit in copy.units]
         pairs = list(zip(copy.names, shown, strict=True))
-        return (*(f"{kind.format(name)} {unit}".rstrip() for kind in kinds for name, unit in pairs), *BESIDE)
+        return (*(f"{kind.format(name)} {unit}".rstrip() for kind in kinds for name, unit in pairs), *OTHERS)
 
     @property
     def corners(self) -> Array:

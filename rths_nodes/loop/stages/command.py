@@ -351,7 +351,7 @@ def force_target(
 
 
 class DueCommands:
-    """Assigns received Commands to the ticks of a ``rig``. Commands arrive before their ticks with hops."""
+    """Assigns received Commands to the ticks of a ``rig``. With hops, Commands arrive before their ticks."""
 
     def __init__(self, rig: RigStage) -> None:
         self._rig, self._depth = rig, rig.under_way.depth
@@ -383,7 +383,7 @@ class DueCommands:
     def arrived(self, command: Command) -> Command | None:
         """Return ``command`` if the next tick needs it, otherwise None.
 
-        A late Command is counted. An impossible number trips the rig.
+        A late Command is counted. An impossible sample number trips the rig.
         """
         waits = self._rig.pause.coming is not None
         early = command.sample + self._depth - self._rig.sample - 1 - waits

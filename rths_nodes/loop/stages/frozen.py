@@ -7,9 +7,9 @@ neither this lead nor a delay matters, and the displacement has to change in the
 is frozen if its change is within noise and resolution, although the displacement has travelled in both directions.
 This travel must be long enough for a change ten times larger.
 
-In each window of LATE_S the command has a minimum l and a maximum h. If l exceeds an earlier h by D, an actuator
-with a delay below LATE_S has risen since. The sensor has to show the fraction STUCK of this rise. Falls are judged
-likewise (:class:`OneWay`).
+In each window of LATE_S the command has a minimum l and a maximum h. If l exceeds an earlier h by D, the
+displacement of an actuator with a delay below LATE_S has risen since. The sensor has to show the fraction STUCK of
+this rise. Falls are judged likewise (:class:`OneWay`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rths_nodes.mechanics.small_specimen import SmallSpecimen
 LATE_S = 0.1
 """Longest delay of an actuator, without the transport delay, s."""
 FINE_BLOCKS = 8
-"""Number of blocks in LATE_S when guided motions are judged."""
+"""Number of blocks in LATE_S for guided motions."""
 STUCK = 0.1
 """A sensor does not follow the rig if it shows less than this fraction of the expected change."""
 STEPS, LOUDEST = 20.0, 8.0
@@ -66,7 +66,7 @@ Travel = tuple[float, float]
 
 
 class OneWay:
-    """Checks that a measurement shows each travel ``way`` of its command, in blocks of ``block`` samples.
+    """Checks that a measurement shows each travel of its command by ``way``, in blocks of ``block`` samples.
 
     The measurement has to change by the fraction STUCK of the travel, in the same direction. With ``least``, it
     has to change by more than ``least`` instead, in any direction. The change may occur up to ``late`` blocks

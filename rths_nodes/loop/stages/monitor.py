@@ -191,7 +191,7 @@ class MonitorStage:
 
     @property
     def late(self) -> LateData:
-        """Late periods known from the messages. The rig's clock may have missed further ticks."""
+        """Late periods known from the messages. The rig's clock may have missed additional ticks."""
         return self._late(self._bridged)
 
     def metrics(self) -> Data:

@@ -22,8 +22,8 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, M
 MOST_UNDER_WAY = 63
 """Largest transport delay, in hops and after the port together, samples."""
 NEARER, IN_A_ROW = 0.25, 32
-"""Criterion for Commands that are applied immediately. ``IN_A_ROW``: number of consecutive samples in which the
-applied command is close to the newest Command. ``NEARER``: largest deviation that is close, as a fraction of the
+"""Criterion for a driver that applies Commands immediately. ``IN_A_ROW``: number of consecutive samples in which
+the applied command is close to the newest Command. ``NEARER``: largest close deviation, as a fraction of the
 travel during the hops. The standard deviations from newest and due Command must have at most this ratio, to
 exclude a readback with an offset."""
 LEAST_CHANGE = 1e-9

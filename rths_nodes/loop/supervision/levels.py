@@ -51,7 +51,7 @@ FLAGS = 2
 
 
 Column = Callable[[list[Reading], list[Reading], list[float]], float]
-"""Function of the readings of the axes, the previous readings, and the values that precede its own."""
+"""Function of the readings of the axes, the previous readings, and the sample's values before this column."""
 
 
 def _counter(row: RigQuantity, dt: float) -> Column:
@@ -74,7 +74,7 @@ def _counter(row: RigQuantity, dt: float) -> Column:
 
 
 class LevelWatch:
-    """Checks the levels of all axes in ``limits`` and of the ``whole`` rig. A watch without levels is false.
+    """Checks the levels of all axes in ``limits`` and of the ``whole`` rig. A watch without levels is falsy.
 
     A level has two pairs of bounds. Exceeding the first pair is reported once per level, in ``told``. Exceeding
     the second pair causes the action. ``channels`` are auxiliary names with units. ``quantities`` are

@@ -188,7 +188,7 @@ class Monitor:
     def _steepest(self) -> tuple[float, float]:
         """Return the largest slope of a tracking indicator (m^2/s), and its ratio to the squared largest target.
 
-        Both are the largest by magnitude, but with sign. They are 0 during the first samples.
+        Both have the largest magnitude and keep their sign. They are 0 during the first samples.
         """
         tracking, last, smallest = self.tracking, self._indicators, self._smallest
         before, complete = last[0], len(last) == SPAN

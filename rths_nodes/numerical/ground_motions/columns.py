@@ -153,7 +153,7 @@ _UNIT_OF_KEY = r"[ _]*[(\[]?\s*(?P<unit>ms|msec|s|secs?|seconds?|hz|sps)?\s*[)\]
 _VALUE = _UNIT_OF_KEY + r"(?:[:=]\s*|\s+(?=[-+.\d]))(?P<value>.*)"
 
 FEWEST_COUNTED = 10
-"""Smallest number that is recognised as a number of points on a line above the values."""
+"""Smallest number on a line above the values that is taken as a number of points."""
 HEADER_ROWS = 5
 """Number of lines that are searched for a number of points."""
 MOST_COMPONENTS = 4
@@ -162,7 +162,7 @@ MOST_COMPONENTS = 4
 _LIKE_NUMBER = re.compile(r"[-+]?(?:\.?\d|nan$|inf$)", re.I)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[ed][-+]?\d+)?(?:,[-+]?\d+,\d+)?", re.I)
 _WHOLE_PAIR = re.compile(r"([-+]?\d+)\s*,(?!\s*[-+]?0\d)[^,]+")
-"""Two whole numbers, of which the second has no leading zero, as decimals may have: 1,02."""
+"""Two whole numbers. A leading zero in the second would indicate a decimal comma: 1,02."""
 _PROSE = re.compile(r"[a-z]{5}", re.I)
 _BEGIN = re.compile(r"\*+\s*begin", re.I)
 _COUNTED = "the first column counts the samples (0, 1, 2 ...) and is not the time in s"

@@ -203,7 +203,7 @@ SERIES_STEP = 62
 """Entry of the COSMOS real header that holds the sampling interval of the processed series, ms."""
 WIDEST_COLUMN = 1000
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
-"""Fewest marks in a start line: ``MARKS_ABOVE_NUMBERS`` directly above numbers, ``MARKS_ALONE`` elsewhere."""
+"""Smallest number of marks in a start line, directly above numbers and elsewhere."""
 
 _HEADER = re.compile(r"header|\bvalues\s+follow|\bcomment", re.I)
 _FOLLOW = re.compile(r"\s*\d.*\bvalues\s+follow", re.I)

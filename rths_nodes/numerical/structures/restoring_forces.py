@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restoring forces of the numerical substructure, of a mass or of a story as a function of the drift.
+"""Restoring forces in the numerical substructure: of a mass, or of a story as a function of its drift.
 
 A restoring force is defined by a kernel, and an object holds its state:
 

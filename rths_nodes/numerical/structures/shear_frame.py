@@ -43,7 +43,7 @@ PER_STORY = (
     "experimental_gravity_loads",
 )
 FAR = (100.0, 101.0)
-"""Displacements, in yield displacements, between which the slope after yielding is computed."""
+"""Multiples of the yield displacement between which the slope after yielding is computed."""
 PARTS = (("masses", "kg"), ("stiffnesses", "N/m"), ("gravity_loads", "N"))
 """Properties that can be partly or wholly in the laboratory."""
 NAME = "x"

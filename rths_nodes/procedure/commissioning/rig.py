@@ -108,8 +108,8 @@ class Bench:
         self.build = ""
         """Build of the receiver. Empty before the first session."""
         self.fast: Dash | None = None
-        """Motion for the fast trials. None if limits allow no such motion, or if an earlier stop failed or was
-        not tried."""
+        """Motion for the fast trials. None if the limits do not allow it, or if an earlier stop failed or was not
+        tried."""
         self.port, self.rows, self.awaits_stop = Assembly(scenario).port, list[Row](), False
         self._open = False
 
@@ -336,8 +336,9 @@ class Dash:
 
     @classmethod
     def fastest(cls, bench: Bench, lag: Array) -> Dash | None:
-        """Return the fastest permitted motion, or None if an axis is < 1.2 times as fast as in the slower motion.
+        """Return the fastest motion within the limits.
 
+        None if an axis would not move at least 1.2 times as fast as in the motion of :meth:`resolving`.
         ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes.
         """
         stated = bench.stated

@@ -156,7 +156,7 @@ def fast_stop(bench: Bench) -> Rows:
     if (dash := bench.fast) is None:
         return [stops.untried_fast()]
     with bench.opened():
-        small = bench.ways(bench.way, bench.velocity)  # depends on the position: the rig is at home
+        small = bench.ways(bench.way, bench.velocity)  # the text depends on the position, which is home here
     fast = dash.words(bench, "then the operator's stop command ends the motion")
     bench.operator.ask(f"every axis moves out and back: {small}; {fast}", moves=True)
 

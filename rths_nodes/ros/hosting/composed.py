@@ -226,7 +226,7 @@ class ComposedTest:
             self.add(names.AXIS, open_writer, context, cli_args=in_namespace(f"{self.rig.location.rig}/{axis}"))
 
     def main(self, context: Context) -> int:
-        """Run the nodes as the program of their process. Return the exit code of the process."""
+        """Run the nodes of this process, and return its exit code."""
         for node in self.nodes:
             start_if_wanted(node)
             if node.phase.gone:

@@ -60,7 +60,7 @@ class SlackBudget:
 def slack_user(node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> Callable[[Pacer, bool], None]:
     """Return a function that runs an observer in the slack before each tick, one sample at a time.
 
-    The second argument is false if other work needs the slack. An observer that lags too far handles two samples
+    Its second argument is false if other work needs the slack. An observer that lags too far handles two samples
     even if there is no slack.
     """
     budgets = {heavy: SlackBudget(clock=clock) for heavy in (False, True)}
@@ -106,7 +106,7 @@ class ServiceDesk:
         self._next_round = self._round_ends_by = 0
 
     def serve(self, pacer: Pacer | None = None) -> None:
-        """Continue or begin a round, with a ``pacer`` only in the slack before the tick."""
+        """Continue or begin a round. With a ``pacer``, work only in the slack before the tick."""
         now = self._now()
         if pacer is None:
             for node in self._nodes:

@@ -2,8 +2,9 @@
 """Timed exit of a process whose middleware hangs after a test.
 
 Fast DDS can deadlock while endpoints are removed (Fast DDS issue 6502). The hanging call holds the interpreter
-lock, so a timer of the C library ends the process. ``faulthandler.dump_traceback_later`` would exit with code 1. A
-normal exit of the interpreter waits for threads, and exit handlers of the middleware race with its threads.
+lock, so a timer of the C library terminates the process. ``faulthandler.dump_traceback_later`` would exit with
+code 1. A normal exit of the interpreter waits for threads, and exit handlers of the middleware race with its
+threads.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from typing import NoReturn
 from rths_nodes.loop.interrupts import ignore_stop_signals
 
 LEAVING_S = 2.0
-"""Time for a process to exit after its report, s."""
+"""Timeout for a process to exit after its report, s."""
 _SIGEV_THREAD = 2
 
 
 class ExitGuard:
-    """Ends this process with an exit code, unless the guard is disarmed or armed again in time."""
+    """Terminates this process with an exit code, unless the guard is disarmed or armed again in time."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None, use_errno=True)
@@ -34,7 +35,7 @@ class ExitGuard:
         self._code: int | None = None
 
     def arm(self, seconds: float, code: int) -> None:
-        """End the process with ``code`` after ``seconds``. Raises OSError if no timer is available."""
+        """Terminate the process with ``code`` after ``seconds``. Raises OSError if no timer is available."""
         if code != self._code:
             self.disarm()
             function = ctypes.cast(self._library._exit, ctypes.c_void_p).value

@@ -199,7 +199,7 @@ def _poisoner(stream: str, codec: Codec) -> Callable[[bytes, float, str], bytes]
 
 
 def _freezer(seconds: float) -> Callable[[], None]:
-    """Return a function that suspends this process for ``seconds``, without the delay of starting a process."""
+    """Return a function that suspends this process for ``seconds``, by a shell that already runs."""
     pid = os.getpid()
     script = f"read -r line || exit; kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}; echo"
     shell = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)

@@ -144,8 +144,8 @@ def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
 class LaunchedTest:
     """Makes the launch actions for the nodes of a test, with one run id, and monitors the nodes until they exit.
 
-    Launch ends all processes if a process exits with an error. Foreign recorders, which are not in ``_peers``,
-    are stopped after the last node. Raises ConfigError if the test cannot run as configured.
+    Launch terminates all processes if a process exits with an error. Foreign recorders, which are not in
+    ``_peers``, are stopped after the last node. Raises ConfigError if the test cannot run as configured.
     """
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:

@@ -300,7 +300,7 @@ class Processes:
         return notes
 
     def why(self, ended: Process) -> str:
-        """Return the reason for the end of ``ended``, reported by ``ended`` or by a process that caused the end.
+        """Return the reason for the exit of ``ended``, reported by ``ended`` or by a process that caused the exit.
 
         A node that leaves because the actuator node refuses the test exits with REFUSED and has no report. The
         actuator node exits last, possibly with another code.
@@ -311,5 +311,5 @@ class Processes:
 
     def counted(self, reported: Iterable[str]) -> list[Process]:
         """Return the processes whose exit codes count. Omit processes ended by the runner after their Summary."""
-        complete = {*reported} - {names.RECORDER}  # the recording of a recorder that was ended is incomplete
+        complete = {*reported} - {names.RECORDER}  # a terminated recorder leaves an incomplete recording
         return [process for process in self.running if not (process.ended_by_us and process.role in complete)]

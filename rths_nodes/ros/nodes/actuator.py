@@ -2,8 +2,8 @@
 """Actuator nodes: the node of the rig, and a node for each axis, commanded by the node of the rig.
 
 The node of the rig drives the port, sets the ticks, and publishes Measurements and the state of the test. The
-namespace of an axis node ends with the axis (``rths/story_1``). An axis node answers each Command of the node of
-the rig, and stops its axis if no Commands arrive.
+namespace of an axis node ends with the axis name (``rths/story_1``). An axis node answers each Command of the node
+of the rig, and stops its axis if no Commands arrive.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LOST_NS = 250_000_000
 
 
 class TopicLinks:
-    """Sends Commands to the axis nodes and receives their answers, on topics below the name of each axis.
+    """Sends Commands to the axis nodes and receives their answers, on topics in the namespace of each axis.
 
     ``stamp(tick)`` returns the nominal time of a tick, ns. ``stop_asked()`` returns True if a stop is requested.
     An axis without an answer for ``patience`` ns is considered lost.

@@ -347,7 +347,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.topics.flush()
 
     def safely(self, action: Callable[..., object], *arguments: object) -> object:
-        """Return the result of ``action``. An error brings the rig to rest, ends as failed and returns False."""
+        """Return the result of ``action``. On an error, bring the rig to rest, end as failed and return False."""
         try:
             return action(*arguments)
         except Exception as error:
@@ -391,7 +391,7 @@ class RthsNode(FewRequests, LifecycleNode):
 
 
 def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
-    """Return the warm-up of the stage. It is idle in lockstep, for an ``external`` stage, or without substeps."""
+    """Return the stage's warm-up, disabled in lockstep, for an ``external`` stage, or without substeps."""
     per_step = node.scenario.samples_per_step
     gains = not (external or node.settings.lockstep) and per_step > 1
     return WarmUp(node.shared, node.measurements, twin_of(node.assembly) if gains else None, per_step)

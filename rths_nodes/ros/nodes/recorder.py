@@ -44,7 +44,7 @@ A_TURN = 64
 
 
 def full_names(node: Node, topics: Iterable[str]) -> list[str]:
-    """Return the full names of further topics. Raises ConfigError for an invalid or already recorded topic."""
+    """Return the full names of additional topics. Raises ConfigError for an invalid or already recorded topic."""
     recorded = {node.resolve_topic_name(row.name) for row in names.TOPICS.values() if row.recorded}
     full = list(names.ALSO_RECORDED)
     for topic in topics:

@@ -40,7 +40,7 @@ RANGES: dict[str, tuple[str, Any, Any, float]] = {
     "number": ("floating_point_range", FloatingPointRange, float, math.inf),
     "integer": ("integer_range", IntegerRange, int, 2**63 - 1),
 }
-"""Field of the descriptor, its types, and the value of a missing bound, by kind of parameter."""
+"""Field of the descriptor, its types, and the value that replaces a missing bound, by kind of parameter."""
 FOREIGN = (endpoints.PREFIX, "use_sim_time", "start_type_description_service")
 
 
@@ -139,7 +139,7 @@ def _as_parameter(default: object) -> Any:
 
 
 class NodeSettings:
-    """ROS parameters of ``node``, read-only while ``frozen()``. ``scenario`` can be the name of ``built``."""
+    """ROS parameters of ``node``, read-only while ``frozen()``. ``built`` is used if ``scenario`` is its name."""
 
     def __init__(
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None

@@ -2,8 +2,8 @@
 """Publishers and subscriptions that handle messages as bytes, polled without an executor, with filters and QoS.
 
 A filter accepts messages from peers of this run. Others are dropped and counted. Trip requests have their own
-filter. The middleware provides the gid (identifier) of a message's publisher, and the ROS graph its node. Until
-the test begins, peers may appear, or return with another publisher. Later publishers are refused.
+filter. The middleware provides the gid (identifier) of a message's publisher, and the ROS graph provides its node.
+Until the test begins, peers may appear, or return with another publisher. Later publishers are refused.
 
 Nodes of one process are neighbours and pass messages directly, unlike in rclpy. Processes of one machine use a
 line (``line.py``). Users may change QoS and names only of topics between a test and other programs, because other
@@ -241,7 +241,7 @@ class TripGuard(PublisherGuard):
             super().meet(gid, data)
 
     def admits(self, data: bytes) -> bool:
-        """Return True for a Trip from a peer. Requests also arrive here without gids, and are refused."""
+        """Return True for a Trip from a peer. Without gids, requests also arrive here and are refused."""
         return request_in(data) is None and super().admits(data)
 
     def reject(self, gid: bytes, data: bytes) -> None:
@@ -561,7 +561,7 @@ def ignore(_: object) -> None:
 PREFIX = "qos_overrides."
 NAME = re.compile(r"qos_overrides\.(?P<topic>[^.]+)\.(?P<side>[^.]+)\.(?P<policy>[^.]+)")
 DEEPEST = 5000
-"""Largest depth of a queue, as in Fast DDS."""
+"""Largest queue depth in a QoS override, as in Fast DDS."""
 POLICIES: dict[str, tuple[str, ...]] = {
     "depth": (),
     "durability": ("volatile", "transient_local"),

@@ -116,7 +116,7 @@ class SocketReader:
     """Receives messages on a line.
 
     ``ended`` is true if the sender has closed the line and all messages are read. ``sent_ns`` is the sending time
-    of the last message. ``given_back`` is true if further messages arrive on the topic.
+    of the last message. ``given_back`` is true if later messages arrive on the topic.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -170,8 +170,8 @@ class SocketReader:
 class SocketWriter:
     """Sends messages on a line. ``open`` is true while the receiver listens.
 
-    At most ``depth`` messages are queued while the kernel's buffer is full. ``lost`` counts further messages. The
-    receiver detects the gap by message numbers.
+    At most ``depth`` messages are queued while the kernel's buffer is full. ``lost`` counts discarded messages.
+    The receiver detects the gap by message numbers.
     """
 
     def __init__(self, sock: socket.socket, depth: int) -> None:
@@ -241,7 +241,7 @@ class SocketWriter:
 
 
 def make_room(sock: socket.socket, messages: int, size: int) -> int:
-    """Enlarge the send buffer of ``sock`` for messages of ``size`` bytes. Return the number that fits."""
+    """Enlarge the send buffer of ``sock`` for ``messages`` of ``size`` bytes. Return the number that fits."""
     wanted = min(messages * (size + PER_MESSAGE), 0x3FFFFFFF)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted // 2)  # the kernel doubles this value
     if sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < wanted // 2 * 2:

@@ -46,7 +46,7 @@ SLIGHT = 0.01
 SIGMAS = 6.0
 """Number of standard deviations of the noise that one sample in 500 million exceeds."""
 ERRORS = (("tracking_error", "stroke", "m", "displacement"), ("force_error", "force", "N", "force"))
-"""Limit of an error, another limit that bounds it, their unit, and the sensor of the other limit."""
+"""Limit of an error, the limit that it must not exceed, the unit of both, and the sensor of the second limit."""
 WEAKER = "level_of_rig_is_weaker"
 
 
@@ -335,12 +335,12 @@ def weaker_than_rig(
 PAUSES = 10.0
 """Largest usual ratio of a timeout to the longest pause."""
 STEPS = 2.0
-"""Largest usual jump of the first command, in samples of travel at the velocity limit."""
+"""Largest usual jump of the first command, divided by the travel per sample at the velocity limit."""
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
 """Ratios of rms noise to range: noise is refused from ``COVERED`` on, and doubtful above ``NOISY``."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
-"""Bounds of a port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
+"""Bounds of the port reading at full scale of a channel: volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
 """Factor between units that are easily confused, such as N and kN, or mm and m."""
 BITS = range(15, 25)

@@ -29,7 +29,7 @@ STEPS = 10.0
 LONGEST_PERIOD = 20.0
 """Longest usual period, twice the period of the tallest towers, s."""
 UNLIKE = 10.0
-"""Ratio of two stiffnesses above which the stiffnesses cannot belong to the same specimen."""
+"""Ratio above which two stiffnesses cannot belong to the same specimen."""
 NO_FORCE = 1e-4
 """Fraction of the force limit below which a specimen has practically no force."""
 STRONGEST = 15.0

@@ -57,7 +57,7 @@ def by_node(nodes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], li
 class OpenSees(Served):
     """A client that the test starts: a Python file builds the model, which a new process analyses step by step.
 
-    The new process ends with the test, or earlier if the test's process ends.
+    The new process exits after the test, or earlier if the test's process exits.
     """
 
     @params
@@ -131,6 +131,6 @@ class OpenSees(Served):
         return rehearse(self, self._steps, lambda: matvec(stiffness, self.displacement))
 
     def close(self) -> None:
-        """End the process, which would otherwise wait for answers in a busy loop."""
+        """Terminate the process, which would otherwise wait for answers in a busy loop."""
         super().close()
         self._process.close(LEAVING_S if self.talk.idle else 0.0)
