@@ -38,7 +38,7 @@ from rths_nodes.core.samples import (
 from rths_nodes.loop.procedure_record import AxisChecks
 from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.stages.frozen import FINE_BLOCKS, LATE_S, STUCK, OneWay, least_travel
-from rths_nodes.loop.supervision.safe_stop import Places
+from rths_nodes.loop.supervision.safe_stop import LastPositions
 from rths_nodes.procedure.clearance import Offsets
 
 AGREEMENT = 0.02
@@ -114,7 +114,7 @@ class LossWatch:
         """Largest change of displacement within ``taken_after`` ticks that counts as rest, m."""
         self.taken_after = scenario.port.transport_samples + math.ceil(TAKEN_AFTER_S / scenario.dt)
         """Number of ticks at rest after which the actuators have reached the last command."""
-        self._by_force, self.places = any(axis.of_force for axis in limits), Places(limits)
+        self._by_force, self.places = any(axis.of_force for axis in limits), LastPositions(limits)
         self.count, self.last, self.reason = 0, "", ""
         self._pressure, self._modes = pressure, modes
         self._dropped, self._elsewhere = False, ""

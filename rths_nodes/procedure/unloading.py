@@ -36,7 +36,7 @@ from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.motions import Guard, GuidedMotion, QuasiStatic, Stand, Steps
 from rths_nodes.procedure.small_move import LEAST_FORCE, LOUDEST, SEEN, section_of
 
-Places = NDArray[np.intp]  # indices of axes
+Indices = NDArray[np.intp]  # indices of axes
 
 FIRST_STEP = 0.02
 """First step of an axis, as a fraction of the travel."""
@@ -257,7 +257,7 @@ class Way:
             f"two consecutive rests, because the load cell drifts or the specimen relaxes slowly. {UNKNOWN}"
         )
 
-    def _within(self, active: Places, share: float) -> bool:
+    def _within(self, active: Indices, share: float) -> bool:
         return bool((np.abs(self._force) <= share * self._tolerance)[active].all())
 
     def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
@@ -278,7 +278,7 @@ class Way:
             f"{change[worst]:.4g} N while the axis moved by {1e3 * moved[worst]:.4g} mm. {UNKNOWN}"
         )
 
-    def _guard(self, active: Places) -> Guard:
+    def _guard(self, active: Indices) -> Guard:
         assert self.last is not None
         marks = deque([(self.last.displacement, self.last.force, np.zeros(len(self._names)))])
         before = self._walk.command
@@ -307,13 +307,13 @@ class Way:
 
         return guard
 
-    def _move(self, goal: Array, active: Places) -> Steps[str]:
+    def _move(self, goal: Array, active: Indices) -> Steps[str]:
         """Move to ``goal`` (m) and rest. Return the reason for an early end, or an empty string."""
         why = yield from self._walk.ramp(goal, self.velocity, self._guard(active))
         yield from self._rest()
         return why
 
-    def _unload(self, active: Places) -> Steps[None]:
+    def _unload(self, active: Indices) -> Steps[None]:
         if self._within(active, AIM):
             return
         for index in active.tolist():
@@ -341,7 +341,7 @@ class Way:
             why = f"the specimen is not unloaded after {MOST_STEPS} steps"
         self._give_up(active, why)
 
-    def _give_up(self, active: Places, why: str) -> None:
+    def _give_up(self, active: Indices, why: str) -> None:
         """End the unloading. The rig still counts as unloaded if the forces are within their tolerance."""
         if not self._within(active, 1.0):
             worst = int(active[np.argmax(self._levels[active])])
@@ -351,7 +351,7 @@ class Way:
                 f"{1e3 * gone[worst]:.4g} mm of {1e3 * self._travel[worst]:.4g} mm, because {why}"
             )
 
-    def _first_step(self, index: int, active: Places) -> Steps[None]:
+    def _first_step(self, index: int, active: Indices) -> Steps[None]:
         """Move an axis towards less force until the force responds, and set its column of the tangent."""
         start, before = self._walk.command, self._force
         direction = -np.sign(before[index]) or 1.0
@@ -389,7 +389,7 @@ class Way:
     def _room(self, direction: Array | float) -> Array:
         return np.asarray(np.maximum(0.0, self._travel - direction * (self._walk.command - self._start)))
 
-    def _next_step(self, active: Places) -> Array:
+    def _next_step(self, active: Indices) -> Array:
         force, step = self._force[active], np.zeros(len(self._names))
         tangent = self._tangent[np.ix_(active, active)]
         movable = np.isfinite(np.diagonal(tangent))
@@ -404,7 +404,7 @@ class Way:
             share = np.nanmin(np.where(step != 0.0, allowed / np.abs(step), 1.0), initial=1.0)
         return np.asarray(min(1.0, float(share)) * step)
 
-    def _go(self, step: Array, active: Places) -> Steps[str]:
+    def _go(self, step: Array, active: Indices) -> Steps[str]:
         """Move by ``step``, rest, and update the tangent. Return the reason for an early end, if any."""
         start, before = self._walk.command, self._force
         why = yield from self._move(start + step, active)

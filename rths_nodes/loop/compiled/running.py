@@ -2,10 +2,10 @@
 """Run the loop over kernels, in C or in plain Python, and return to the embedded loop if necessary.
 
 The embedded loop takes over if a limit is violated, a number is not finite or a component raises an exception. It
-continues from an earlier sample (a handover), or repeats the test if no handover is possible. Repeating the test is
+continues from an earlier sample (a handover), or repeats the test if no handover is possible. A repetition is
 safe, because only simulated rigs have kernels and this run never uses the port.
 
-A run is divided into chunks of ``CHUNK`` samples, so that its memory is bounded unless complete histories are kept.
+A run has chunks of ``CHUNK`` samples, so that its memory is bounded unless complete histories are kept.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.safe_stop import LoadStop, Places, SafeStop, held_places
+from rths_nodes.loop.supervision.safe_stop import LoadStop, LastPositions, SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMachine
 
 
@@ -479,7 +479,7 @@ class AxisStage:
         self._next = 0
         self._sent = self._sent_before = [0.0]
         self._mode = self._mode_before = b""
-        self._places = Places(limits.values())
+        self._places = LastPositions(limits.values())
 
     @property
     def sample(self) -> int:

@@ -130,7 +130,7 @@ def command_after(state: list[float] | Array, axis: int, done: float) -> float:
     return max(state[at + LOW], min(state[at + HIGH], state[at + START] + state[at + STEP] * way))
 
 
-class Places:
+class LastPositions:
     """Keeps for each axis the ``last`` displacement (m) measured within its stroke, in case its sensor fails."""
 
     def __init__(self, limits: Iterable[Limits]) -> None:
@@ -178,7 +178,7 @@ class LoadStop:
         self, axes: dict[str, Limits], n_moved: int, dt: float, breach: Callable[[Measurement, Array, bytes], str]
     ) -> None:
         self._names, self._n, self._breach = tuple(axes), n_moved, breach
-        self.places = Places(axes.values())
+        self.places = LastPositions(axes.values())
         self._longest = 0.1 / dt  # longest delay of an actuator: 0.1 s
         self._loads: dict[int, tuple[float, int]] = {}
         """Kept force (N) or held position (m), and mode, by index of the axis."""
