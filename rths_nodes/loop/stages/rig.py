@@ -41,7 +41,7 @@ from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.safe_stop import LoadStop, LastPositions, SafeStop, held_places
+from rths_nodes.loop.supervision.safe_stop import LastPositions, LoadStop, SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMachine
 
 
