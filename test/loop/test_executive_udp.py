@@ -117,9 +117,10 @@ class LossyRig(Rig):
 
 def run_lossy(engine: str, lost: set[int], *first: float) -> hosts.RunResult:
     with closing(LossyRig(["duration=0.5"], lost, *first)) as rig:
-        result = hosts.run(NAME, [udp(rig.number, longest_wait=20.0), "duration=0.5"], engine=engine)
-        rig.ended.join(10.0)
-    return result
+        try:
+            return hosts.run(NAME, [udp(rig.number, longest_wait=20.0), "duration=0.5"], engine=engine)
+        finally:
+            rig.ended.join(10.0)
 
 
 def test_limits_apply_to_state_0(different: Different) -> None:

@@ -14,7 +14,7 @@ from driven_kernels import EXTREMES, functions_of, same, wrong_in
 from in_c import compiled
 
 from rths_nodes.core.kernels import copied
-from rths_nodes.core.limits import Level, Levels, Limits
+from rths_nodes.core.limits import ACTIONS, Level, Levels, Limits
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, MODE_NOT_TOLD, Command, Measurement
 from rths_nodes.loop.compiled.running import in_arrays
 from rths_nodes.loop.supervision import limits as limit_rows
@@ -298,7 +298,8 @@ def test_levels_equal_evaluation_of_whole_histories(seed: int) -> None:
             last = np.maximum.accumulate(np.where(within, np.arange(len(value)), -1))
             due = np.flatnonzero(np.arange(len(value)) - last >= level.persistence)
             for k in due.tolist() if level.action != "indicate" else ():
-                expected.setdefault(k, (f"axes.{name}.limits.levels.{quantity}: {value[k]:.6g} ", level.action))
+                if k not in expected or ACTIONS.index(level.action) > ACTIONS.index(expected[k][1]):
+                    expected[k] = f"axes.{name}.limits.levels.{quantity}: {value[k]:.6g} ", level.action
             warn_low = low if level.warn_minimum is None else level.warn_minimum
             warned = np.flatnonzero(~((value >= warn_low) & (value <= (level.warn_maximum or high))))
             row = {"lowest": np.nanmin(value), "highest": np.nanmax(value), "samples": len(warned)}

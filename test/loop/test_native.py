@@ -172,7 +172,7 @@ def test_c_text_has_names_and_docstrings_of_kernels() -> None:
     text = text_of()
     assert "double k_yield_displacement" in text
     assert re.search(r"double k2__1 = bouc_wen_bouc_wen_slope\(z__1 \+ half__1 \* k1__1, move_,", text)
-    assert re.search(r"/\* rths_nodes\.mechanics\.bouc_wen\.bouc_wen_slope: Slope dz/dx .*Eq\. \(14\)", text)
+    assert re.search(r"/\* rths_nodes\.mechanics\.bouc_wen\.bouc_wen_slope: Return dz/dx .*Eq\. \(14\)", text)
     assert not re.search(r":\w+:`|``", text)
 
 

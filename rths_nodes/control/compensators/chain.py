@@ -59,11 +59,13 @@ def of_stage(shown: Shown, index: int) -> Shown:
     """Return ``shown`` for the first (``index`` 0) or second compensator of the chain."""
 
     def of_first(k: Constants, s: State) -> Numbers | Array:
+        """Return ``shown`` for the first compensator."""
         _, constants, _ = k
         state, _, _ = s
         return shown(constants, state)
 
     def of_second(k: Constants, s: State) -> Numbers | Array:
+        """Return ``shown`` for the second compensator."""
         _, _, constants = k
         _, _, state = s
         return shown(constants, state)

@@ -48,7 +48,7 @@ from rths_nodes.loop.scenario.files import override
 from rths_nodes.loop.stages.command import bounds_of
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.rig import check_first
-from rths_nodes.loop.supervision.bridges import AT_RIG
+from rths_nodes.loop.supervision.bridges import AT_RIG, reason_of
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop, begin, braking_time, command_after
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
@@ -192,9 +192,8 @@ class ExecutiveLoop:
         if parts.kind.remote:
             fields["terms"] = shared.add(bytes(near.terms_of(*self._udp, not self._paced)))
             fields["report"] = shared.add(bytes(near.Report()))
-            bridge, dt = scenario.bridge, scenario.dt
-            fields["bridge"] = bridge.longest(dt)
-            self.reasons[LATE] = bridge.too_long(AT_RIG, fields["bridge"] + 1, dt)
+            fields["bridge"] = longest = scenario.bridge.longest(scenario.dt)
+            self.reasons[LATE] = reason_of(AT_RIG, (longest + 1) * scenario.dt, scenario.bridge.max_bridge)
         positions = [position_of(value) for value in leaves(values[4])[-len(asked) :]]
         fields |= {"asked": positions[0], "half": positions[len(asked) // 2]}
         at = zip(("stopped", "made", "driven", "stopping", "resting"), results, strict=True)

@@ -106,13 +106,6 @@ class BridgeParams:
         """Return the longest bridge, in samples of ``dt`` s."""
         return math.floor(self.max_bridge / dt + ROUNDING)
 
-    def too_long(self, missing: str, samples: int, dt: float) -> str:
-        """Return the reason to stop if a bridge of ``samples`` is too long, otherwise an empty string."""
-        if samples <= self.longest(dt):
-            return ""
-        late, bound = 1e3 * (samples * dt), 1e3 * self.max_bridge
-        return f"bridge.max_bridge: no {missing} for {late:.3g} ms: must be <= {bound:g} ms"
-
 
 SHARE = 0.25
 """Largest velocity of a fading difference, as a fraction of the velocity limit of the axis."""
@@ -299,6 +292,11 @@ def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fad
 AT_RIG = "Command in time at the rig"
 
 
+def reason_of(missing: str, late: float, bound: float) -> str:
+    """Return the reason to stop if data is ``late`` (s) by more than ``bridge.max_bridge``, the ``bound`` (s)."""
+    return f"bridge.max_bridge: no {missing} for {1e3 * late:.3g} ms: must be <= {1e3 * bound:g} ms"
+
+
 class BridgeCount:
     """Counts consecutive bridged samples (``in_a_row``) and late periods, in samples of ``dt`` s.
 
@@ -307,7 +305,7 @@ class BridgeCount:
     """
 
     def __init__(self, params: BridgeParams, dt: float) -> None:
-        self._params, self._longest, self._dt = params, params.longest(dt), dt
+        self._max_bridge, self._longest, self._dt = params.max_bridge, params.longest(dt), dt
         self.overruns = most = params.overruns
         spans = (0.0, 0.0) if most is None else (most.ignored, most.window)
         self._ignored, self._window = (int(duration / dt + ROUNDING) for duration in spans)
@@ -333,10 +331,13 @@ class BridgeCount:
     def measured(self, bridged: bool) -> str:
         """Count consecutive samples ``bridged`` by the port (``far``). Return the reason if they are too many."""
         self.far = self.far + 1 if bridged else 0
-        return self._params.too_long(AT_RIG, self.far, self._dt)
+        return self._too_long(AT_RIG, self.far)
+
+    def _too_long(self, missing: str, samples: int) -> str:
+        return reason_of(missing, samples * self._dt, self._max_bridge) if samples > self._longest else ""
 
     def late(self, bridged: int) -> LateData:
-        return LateData(bridged, self._missed, self._longest_gap * self._dt, self._params.max_bridge)
+        return LateData(bridged, self._missed, self._longest_gap * self._dt, self._max_bridge)
 
     def sampled(self, sample: int, bridged: bool) -> None:
         late = self._new + bridged
@@ -370,7 +371,7 @@ class BridgeCount:
     @property
     def breach(self) -> str:
         """Reason to stop if the bridge is too long or too many periods were late, otherwise an empty string."""
-        return self._params.too_long(self._missing, self.in_a_row, self._dt) or self._overrun
+        return self._too_long(self._missing, self.in_a_row) or self._overrun
 
 
 SHARPEST = 1.5
