@@ -125,7 +125,7 @@ RESPONSE = {
     "response": ("Displacement", "displacement"),
     "acceleration": ("Absolute acceleration", "acceleration"),
 }
-"""Title and key of response errors (%), by the prefix of the name; a degree of freedom follows."""
+"""Title and key of response errors (%), by the prefix of the name. The degree of freedom follows the prefix."""
 
 
 class Definition(NamedTuple):

@@ -212,7 +212,7 @@ class Planted:
         return limits
 
     def waits(self, bridged: int, watchdog: int, dt: float) -> tuple[int, int]:
-        """Return the number of missing samples that are bridged, and the number that ends the session."""
+        """Return the largest number of bridged samples, and the number of missing samples that ends a session."""
         longest = int(LONGEST_S / dt)
         if ENDLESS in self._kinds:
             return longest, longest + 1

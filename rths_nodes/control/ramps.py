@@ -38,7 +38,7 @@ class RampKernel(NamedTuple):
     start: Function
     """``start(constants, x, v, a) -> state`` at Target 0."""
     follow: Function
-    """``follow(constants, state, x, v, a) -> state`` for the step that ends at this Target."""
+    """``follow(constants, state, x, v, a) -> state`` for the step that ends at the Target ``(x, v, a)``."""
     step: Function
     """``step(constants, state, substep) -> x, v, a``."""
     predict: Function

@@ -139,7 +139,7 @@ class SetupKernel(NamedTuple):
     axes: Function
     """Function ``axes(constants, x, v, a) -> x, v, a``, which converts a motion to the axes."""
     forces: Function
-    """Function ``forces(constants, axis_forces, displacement) -> forces`` on the degrees of freedom."""
+    """Function ``forces(constants, axis_forces, displacement)``, with the forces on the degrees of freedom."""
 
 
 class SetupOfKernel(Setup):

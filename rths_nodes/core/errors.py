@@ -126,7 +126,7 @@ def package_of(module: object) -> str:
 
 
 def raised_at(error: BaseException, module: str) -> str:
-    """Return the file, line and function of ``module``'s package that raised ``error``, or an empty string."""
+    """Return where in the package of ``module`` the ``error`` was raised: file, line, function, or nothing."""
     location = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if package_of(frame.f_globals.get("__name__")) == package_of(module):

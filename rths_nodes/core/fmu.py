@@ -65,7 +65,7 @@ LARGEST = sys.float_info.max
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
 
 UNDEFINED = re.compile(r'The unit "[^"]*" of variable ".*" \(line \d+\) is not defined\.')
-"""Problem of fmpy that is ignored because :meth:`Description.factor` checks the units of all used variables."""
+"""Ignored problem reported by fmpy: :meth:`Description.factor` checks the units of all used variables."""
 
 INSTALL = "pip install fmpy"
 

@@ -122,7 +122,7 @@ class Unit:
             self._unit.freeInstance()
 
     def step(self, number: int) -> None:
-        """Compute step ``number``, from 0, with the inputs in ``request``. Raises FMICallException on failure."""
+        """Compute step ``number`` (from 0) with the inputs in ``request``. Raises FMICallException on failure."""
         self._time = time = number * self._dt
         if self._inputs[1]:
             self._set(self._unit.component, *self._inputs)

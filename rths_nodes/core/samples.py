@@ -74,12 +74,12 @@ def by_force(modes: bytes) -> NDArray[np.bool_]:
 
 @dataclass(slots=True, eq=False)
 class Target:
-    """Target i: motion and forces at the end of integration step i, shapes ``(n_dof,)``.
+    """Target i: motion at the end of integration step i and forces of step i-1, shapes ``(n_dof,)``.
 
     Displacement (m), velocity (m/s) and acceleration (m/s^2, predicted from extrapolated forces) are values at
     step i. ``exact_acceleration`` (m/s^2), ``external_force`` and ``restoring_force`` (N, numerical substructure)
-    are values at step i-1. If only a part of the model is sent, ``energies`` (J) are the model's input, kinetic,
-    strain and damping energy at step i-1; otherwise the energies are NaN.
+    are values at step i-1. ``energies`` (J) are the model's input, kinetic, strain and damping energy at step i-1,
+    or NaN if the complete model is sent.
     """
 
     step: int

@@ -333,7 +333,7 @@ def read_binary(path: Path, most: int = LARGEST) -> Contents:
     """Return numbers by name: ``s.x`` or ``s(2).x`` for elements of structs, ``c{2}`` for elements of cell arrays.
 
     Raises ValueError for a file that is damaged, exceeds ``most`` bytes (TooLarge) or refers to data in other
-    files, OSError for an unreadable file, and ConfigError for HDF5 without h5py.
+    files. Raises OSError for an unreadable file, and ConfigError for HDF5 without h5py.
     """
     head = read_head(path, MATLAB_HEADER + len(HDF5), most)
     if not head:

@@ -46,7 +46,7 @@ class LateData:
 
     @classmethod
     def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
-        """Return late periods for sorted numbers of bridged ``samples`` of ``dt`` s, without missed periods."""
+        """Return the late periods of a run with bridged ``samples`` (sorted, ``dt`` s) and no missed periods."""
         count = longest = length = 0
         previous = -1
         for sample in samples:

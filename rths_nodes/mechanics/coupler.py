@@ -453,7 +453,7 @@ class Coupler:
             rows = [self._shape.row(leg, 1.0) for leg in held]
             size = determinant(tuple(rows))
             within = (k.shortest <= reduce(np.minimum, lengths)) & (np.abs(theta) <= k.largest_rotation)
-            within &= k.sign * size > SINGULAR * k.scale  # of unscaled rows, larger by k.scale
+            within &= k.sign * size > SINGULAR * k.scale  # the rows are not scaled, so the limit is
             poses[:, left[~within]] = math.nan
             errors = [d[left] - (length - axis[3]) for d, length, axis in zip(axes, lengths, k.axes, strict=True)]
             going = within & ~(reduce(np.maximum, map(np.abs, errors)) <= k.close)

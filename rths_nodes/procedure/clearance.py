@@ -107,8 +107,8 @@ class Offsets:
             if not (self.unloaded or abs(force) <= AT_REST * span):
                 remarks[name] = (
                     f"axes.{name}: the load cell shows {force:.6g} N at rest, which is {force / span:.2%} of its "
-                    "range. Unload the specimen first, or tare the load cell by stating that the specimen is "
-                    "unloaded when the offsets are confirmed"
+                    "range. Unload the specimen first; or, to tare the load cell, confirm the offsets and state "
+                    "that the specimen is unloaded"
                 )
         return remarks
 

@@ -137,10 +137,10 @@ class HoldLoop:
 
 
 def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = lambda: None) -> None:
-    """Call ``wait()`` until it returns. Exceptions are raised immediately.
+    """Call ``wait()``, and call it again after each interrupt (e.g. Ctrl-C) until it returns.
 
-    After an interrupt (e.g. Ctrl-C), ``interrupted()`` and then ``wait()`` are called. The first interrupt is
-    raised once ``wait()`` has returned.
+    ``interrupted()`` is called after each interrupt. The first interrupt is raised once ``wait()`` has returned.
+    Other exceptions are raised immediately.
     """
     first: BaseException | None = None
     while True:

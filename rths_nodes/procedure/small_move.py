@@ -42,7 +42,7 @@ displacement exceeds the command by far. ``SWAPPED``: another axis moves. ``DEAD
 a force has changed by more than the rig file allows."""
 
 LOUDEST = 8.0
-"""Largest ratio of a sample's deviation to the scatter that noise explains."""
+"""Largest deviation of a sample, divided by the scatter, that is attributed to noise."""
 SEEN = 6.0
 """Smallest significant change of a mean, in standard deviations of the change."""
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5

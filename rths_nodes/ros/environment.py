@@ -203,7 +203,7 @@ def _discovery_server(environment: Environment) -> Iterator[Finding]:
 def _absent(server: str) -> str:
     form = re.fullmatch(r"(?:(TCP|UDP)v[46]:)?\[?([\w.%:-]+?)\]?(?::(\d+))?", server)
     if not form or int(form[3] or 0) > 65535:
-        return "must be machine:port"
+        return "must be host:port"
     try:
         addresses = socket.getaddrinfo(form[2], int(form[3] or SERVER_PORT), type=socket.SOCK_DGRAM)
         family, *_, address = addresses[0]

@@ -98,7 +98,7 @@ def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
 ZOOM = 2.0
 """Duration of the magnified part of the displacements, s."""
 FEW, MANY = 4, 8
-"""Largest numbers in a figure of several tests. ``FEW``: degrees of freedom. ``MANY``: compensator panels."""
+"""A figure of several tests has at most ``FEW`` degrees of freedom and ``MANY`` compensator panels."""
 ROUNDING = 1e-6
 """Largest residual due to rounding, %."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}

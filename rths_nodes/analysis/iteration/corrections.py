@@ -81,12 +81,12 @@ PLAYED = WITHOUT_STRUCTURE | {
 
 @dataclass(frozen=True)
 class Row:
-    """Results of a run. Percentages are relative to the target's rms, for the worst axis.
+    """Results of a run. Percentages are for the worst axis, and relative to the target's rms except ``true``.
 
     ``error`` (%) is the remaining error, ``noise`` (%) the noise below the cut-off, and ``residual`` (%) the
     residual of whole histories. ``missed`` (m) is the rms of target minus displacement, at all frequencies.
     ``true`` (%) is the error of a simulator's true displacement. In the mode ``tracking`` it is relative to the
-    target, otherwise to the response of the structure computed in one piece. ``answer`` is the ratio of each
+    target, otherwise to the response of the complete structure. ``answer`` is the ratio of each
     specimen's force to its force for the same motion in the first run. ``command``, ``velocity`` and ``force``
     are peaks relative to the first run.
     """

@@ -164,7 +164,7 @@ def gains(loop: Loop, grid: Array) -> list[Crossing]:
 
 
 def _gains_at_ends(loop: SampledLoop) -> Iterator[Crossing]:
-    slow = ASIDE * loop.scale  # a structure without stiffness has a pole at rest
+    slow = ASIDE * loop.scale  # a structure without stiffness has a pole at s = 0
     for omega in (0.0, loop.highest):
         values = np.linalg.eigvals(loop.open_loop(np.array([slow + 1j * omega])))[0]
         real = values[np.abs(values.imag) < MARGINAL * np.abs(values.real)].real

@@ -45,8 +45,8 @@ LARGER = 10.0
 STEEPER = 0.01
 """Largest permitted relative difference between the responses to the small and the larger impulse."""
 FADED, COMPARED = 1e-10, 1e-4
-"""Fraction of its largest value below which a response has ended. ``COMPARED`` is for the larger impulse, whose
-response only serves for comparison."""
+"""A response has ended if it stays below this fraction of its peak. ``COMPARED`` applies to the larger impulse,
+whose response only serves for comparison."""
 QUIET = 1.25
 LONGEST = 200_000
 BLOCK = 64

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stability of the loop of a test, and its margins, determined without a simulation.
 
-A delay of the rig is negative damping (Horiuchi, Nakagawa, Sugano, Konno 1996, Eq. 3). With prediction of order n,
-a tested spring of stiffness k appears to have stiffness k* and damping c* at the angular frequency w. In closed
-form, with phi = w delay, Eq. 6 is
+A delay of the rig acts as negative damping (Horiuchi, Nakagawa, Sugano, Konno 1996, Eq. 3). With prediction of
+order n, a tested spring of stiffness k appears to have stiffness k* and damping c* at the angular frequency w. In
+closed form, with phi = w delay, Eq. 6 is
 
     k*/k + j c* w/k = 1 - (1 - e^{-j phi})^{n + 1}
 
 The damping becomes negative at phi = pi/3 (n = 2) and pi/2 (n = 3). At this frequency of the *response*, the
-spring appears stiffer. If the complete spring is tested, the critical *natural* frequencies w0 are therefore w0
-delay = 0.7405 and 0.7025. Without compensation the limit is w0 delay = 2 zeta, to first order in the damping ratio
-zeta.
+spring appears stiffer. If the complete spring is tested, the critical *natural* frequency w0 is therefore lower:
+w0 delay = 0.7405 (n = 2) and 0.7025 (n = 3). Without compensation the limit is w0 delay = 2 zeta, to first order
+in the damping ratio zeta.
 
 ``doc/methods.md`` describes the methods, which are exact for the linear loop with its delays.
 """

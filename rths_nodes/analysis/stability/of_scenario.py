@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Discrete-time and continuous-time loops of a scenario for small motion."""
+"""Linearised discrete-time and continuous-time loops of a scenario."""
 
 from __future__ import annotations
 

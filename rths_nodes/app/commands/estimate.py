@@ -174,8 +174,8 @@ def _remarks(result: Followed) -> list[str]:
     if (strange := result.unexplained).any():
         text.append(
             f"the model does not explain the measured force in {PERCENT * strange.mean():.0f} % of the samples, "
-            f"first at {result.time[strange.argmax()]:.2f} s. The estimates are then meaningless, and copies keep "
-            "their values"
+            f"first at {result.time[strange.argmax()]:.2f} s. The estimates at these samples are meaningless, "
+            "and copies of the specimen keep their parameters"
         )
     if result.at_bound:
         text.append(f"parameters that reached a bound: {', '.join(result.at_bound)}")

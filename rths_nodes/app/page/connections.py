@@ -110,7 +110,7 @@ OF_REPORTS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; sandbox"
 }
-"""Headers of a report, which contains style and pictures but no script."""
+"""Headers of a report. They allow inline styles and pictures, but no scripts."""
 
 
 def is_loopback(address: str) -> bool:

@@ -156,7 +156,7 @@ def _load_alone(axis: Axis) -> dict[str, object]:
     return {
         "actuator": {"type": "pure_delay", "delay": 0.0},
         "specimen": {"type": "kelvin_voigt", "stiffness": law.stiffness, "damping": 0.0},
-        # omitting the inclination changes a load by 0.1 % at 0.1 m and a height of 2 m
+        # the inclination changes a load by 0.1 % at a displacement of 0.1 m and a height of 2 m
         "load.vertical": False,
         "force_control.closed_by": NODES,
         "force_control.law": {"type": "feed_forward_pi", "stiffness": law.stiffness},

@@ -266,9 +266,12 @@ class Constants(NamedTuple):
 
 
 State = tuple[float, float, float, float, float, float, float, float, float, float, object]
-"""Parameter, integral of the indicator, and peak of the target's increments, Eqs. (6), (7), (10); indicator, area
-and complement, Eqs. (8), (9); the last two targets, newest first; measured displacement and force; state of the
-adapted compensator."""
+"""State of the adaptation, in this order:
+
+- parameter, integral of the indicator, and peak of the target's increments, Eqs. (6), (7), (10);
+- indicator, area and complement, Eqs. (8), (9);
+- the last two targets, newest first;
+- measured displacement and force; state of the adapted compensator."""
 
 
 def adaptive(led: ToNumber) -> ToNumber:

@@ -109,7 +109,7 @@ def raised(s: Counted, sign: int, trigger: float, x: float, y: float, z: float, 
 
 
 def without_oldest(k: Fit, s: Ring) -> Ring:
-    """Return the ring with the sums of all rows after the oldest."""
+    """Return the ring with its oldest row removed from the sums."""
     rows, oldest, sums, _, fresh, filled = s
     x, y, z, u = float(rows[oldest, 0]), float(rows[oldest, 1]), float(rows[oldest, 2]), float(rows[oldest, 3])
     return rows, oldest, sums, raised(sums, -1, k[5], x, y, z, u), fresh, filled
@@ -178,8 +178,8 @@ class Constants(NamedTuple):
     last: int
     """Index of the last sample of a block."""
     settling: NDArray[np.int64]
-    """Number of samples without fits after a bridged sample. An array ``(1,)`` does not become a literal in the
-    generated C code."""
+    """Number of samples without fits after a bridged sample. It is an array ``(1,)`` so that it does not
+    become a literal in the generated C code."""
     initial: Three
     rate: Three
     """Largest change of a coefficient per sample."""

@@ -244,7 +244,7 @@ class OpenSees(Followed):
             "actuator", "actuator of each axis, by axis name, in the order of the axes"
         )
         gravity: bool = flag(
-            "the model has gravity loads, so that its forces include their P-Delta effect", default=False
+            "the model has gravity loads; its forces therefore include the P-Delta effect", default=False
         )
         every: int = integer("number of samples per step of the model", default=1, at_least=1, at_most=1000)
         analysis: Analysis = section(Analysis, "OpenSees commands for a step")

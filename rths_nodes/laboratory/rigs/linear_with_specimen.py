@@ -46,7 +46,7 @@ class Constants(NamedTuple):
     sizes: tuple[int, int, int, int]
     ramp: bool
     places: tuple[Array, ...]
-    """B matrices ``(2 J, n + 2 m)`` that map z and inputs to x and v after each substep, without the forces."""
+    """B matrices ``(2 J, n + 2 m)`` that map z and the inputs except forces to x and v after each substep."""
     onward: tuple[Array, ...]
     """B matrices ``(n + p, n + 2 m + 2 J + 1)`` that map z, inputs and forces to final z and outputs."""
     held: tuple[float, float]

@@ -65,7 +65,7 @@ RING_S = 4.0
 SPIN_S = 6e-5  # busy waiting before a tick, s
 NODES_ROWS, BATCH = 8, 256
 """``NODES_ROWS``: capacity of the ring in lockstep with nodes. ``BATCH``: largest number of rows read per call."""
-NEVER = 2**62  # sample of the trip while no trip is requested
+NEVER = 2**62  # sample of the trip if none is requested
 LOOK_S, LOOK_LOCKSTEP_S = 0.005, 0.0002
 """Polling intervals while the ring is empty, s: ``LOOK_S`` in real time, ``LOOK_LOCKSTEP_S`` in lockstep."""
 START_S, END_S, FROZEN_S = 10.0, 2.0, 10.0

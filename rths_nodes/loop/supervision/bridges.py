@@ -533,7 +533,7 @@ class Pause:
         gentle = (steady + np.sqrt(steady**2 + 4.0 * BENT * np.abs(lead) * self._braking)) / (2.0 * self._braking)
         quick = SHARPEST * np.abs(lead) / (SHARE * self._fastest)
         needed = float(np.maximum(gentle, quick).max())
-        # the limits trip on NaN, which must not become a length
+        # NaN is no length; the limits trip on it
         return needed if math.isfinite(needed) else 0.0
 
     def _rows(self, command: Command) -> Array:

@@ -64,7 +64,7 @@ class MonitorParams:
         more_than=0.0,
     )
     smallest_amplitude: float | None = number(
-        "smallest value of the largest target in tracking_indicator_rate_over_amplitude; required with that limit",
+        "lower bound of the amplitude in tracking_indicator_rate_over_amplitude; required with this limit",
         "m",
         None,
         more_than=0.0,
@@ -153,7 +153,7 @@ class Monitor:
         return self.tracking.sample
 
     def prepare(self, sample: int, target: list[float], measured: list[float], force: list[float]) -> None:
-        """Process a sample of the soft start. All indices restart."""
+        """Process a sample of the soft start, and reset all indices."""
         self.tracking.start(target, measured, force)
         self.skip(sample)
         if self.corridor:

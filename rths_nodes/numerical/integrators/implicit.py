@@ -124,7 +124,7 @@ def direct_step(
 def direct_step_of_one(
     k: Direct, s: tuple[Array], measured: float, external: Sequence[float], index: int
 ) -> tuple[object, Moved]:
-    """Make a Newmark step of one degree of freedom, with floats."""
+    """Perform a Newmark step of a single degree of freedom, and return floats instead of arrays."""
     s, (x, v, a, exact, r) = direct_step(k, s, measured, external, index)
     return s, (float(x[0]), float(v[0]), float(a[0]), float(exact[0]), float(r[0]))
 

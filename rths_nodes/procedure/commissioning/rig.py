@@ -39,7 +39,7 @@ REST_S = 0.2
 """Settling time of a free axis, s."""
 AGAIN_S, PATIENCE_S, ATTEMPTS = 0.1, 10.0, 10
 """``AGAIN_S``, ``PATIENCE_S``: retry interval and timeout for opening a session, s. ``ATTEMPTS``: number of
-premature actions of the operator that end the commissioning."""
+premature operator actions after which the commissioning is aborted."""
 STEADY = 16
 """Number of samples of constant velocity before a motion is aborted."""
 HIGHEST = "from the highest speed"
@@ -338,7 +338,7 @@ class Dash:
     def fastest(cls, bench: Bench, lag: Array) -> Dash | None:
         """Return the fastest motion within the limits.
 
-        None if an axis would not move at least 1.2 times as fast as in the motion of :meth:`resolving`.
+        Return None if an axis would move less than 1.2 times as fast as in the motion of :meth:`resolving`.
         ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes.
         """
         stated = bench.stated

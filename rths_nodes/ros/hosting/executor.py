@@ -171,7 +171,7 @@ DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
-"""Sleep, s, if the nodes of a process pass messages directly or wait for both sockets and topics."""
+"""Polling interval, s, if the nodes of a process pass messages directly or wait for both sockets and topics."""
 FOLLOWING_SLEEP_S = 0.002
 """Sleep of nodes that follow the executive in real time, s. Several rows of the executive's ring are ready after
 this time."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of the page and the watcher: listeners, which are not peers of a test, and the node that stops a rig.
+"""Nodes of the page and the watcher: listeners, and the node that stops a rig.
 
-All methods of the listeners are thread-safe and return plain data.
+Listeners are not peers of a test. All their methods are thread-safe and return plain data.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ class OperatorNode(ThreadedNode):
         try:
             self._publish_measurement(measured)
         except Exception as error:
-            # no reason to stop the rig: the watcher ends its pulse
+            # do not stop the rig here: the watcher stops its pulse
             self._end_pulse()
             self._node.get_logger().error(f"the watcher receives no more data ({type(error).__name__}: {error})")
 

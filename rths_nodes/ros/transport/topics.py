@@ -475,7 +475,7 @@ class NodeLines:
         missing = []
         for outlet in self._outlets.values():
             if outlet.sent:
-                continue  # messages by topic may still be in transit
+                continue  # messages sent over DDS may still be in transit
             for partner in outlet.partners:
                 way = (outlet.publisher.topic_name, partner)
                 if not outlet.speaks_to(partner):

@@ -338,7 +338,7 @@ STEPS = 2.0
 """Largest usual jump of the first command, divided by the travel per sample at the velocity limit."""
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
-"""Ratios of rms noise to range: noise is refused from ``COVERED`` on, and doubtful above ``NOISY``."""
+"""Ratios of rms noise to range: noise is doubtful above ``NOISY``, and refused at or above ``COVERED``."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
 """Bounds of the port reading at full scale of a channel: volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0

@@ -18,7 +18,7 @@ REFUSED, CAUTION = "refused", "caution"
 
 @dataclass(frozen=True)
 class Seen:
-    """Input of a rule. ``simulated`` is true if no actuator is real. ``today`` is the date for calibrations."""
+    """Input of a rule. ``simulated`` is true if no actuator is real. Calibrations must be valid ``today``."""
 
     scenario: Scenario
     simulated: bool

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A numerical substructure in OpenSees, or in another client of the same protocol. The client drives the rig.
 
-The client sends a greeting, then vectors of little-endian doubles. The first number is the action. The greeting is
-eleven int32: the numbers of displacements, velocities, accelerations, forces and times that the client sends, then
-the numbers that it requests, and the length of every vector.
+The client sends a greeting, then vectors of little-endian doubles that begin with the action. The greeting is
+eleven int32. Five are the numbers of displacements, velocities, accelerations, forces and times that the client
+sends. Five are the numbers that it requests. The last is the length of every vector.
 """
 
 from __future__ import annotations
@@ -346,8 +346,8 @@ class Conversation:
             return
         if index == self._index:
             raise IntegratorError(
-                f"the client requests the force at another displacement in the same time step {self.where}, but "
-                f"the number of iterations in a step of {step:g} s must be {params.iterations}"
+                f"the client requests the force at another displacement in the same time step {self.where}. Each "
+                f"step of {step:g} s must have {params.iterations} iterations"
             )
         late = self._index > 0 and abs(time - self._time - step) > ROUNDING * step + 1e-12 * abs(time)
         if index != self._index + 1 or late:
