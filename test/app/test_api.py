@@ -137,6 +137,8 @@ def test_scenario_loads_from_dict() -> None:
     with pytest.raises(ConfigError) as excinfo:
         rths_nodes.load(data | {"durations": 3, "seed": -1})
     assert each_mentions(excinfo.value.problems, ("durations", "duration"), ("seed", -1, ">= 0"))
+    with pytest.raises(ConfigError, match=naming("scenario", None, "name", "path", "mapping")):
+        rths_nodes.load(None)
 
 
 def test_unknown_keyword_is_refused() -> None:

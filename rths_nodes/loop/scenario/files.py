@@ -51,6 +51,8 @@ def shipped(kind: str = SCENARIO) -> dict[str, Path]:
 
 
 def locate(name: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
+    if not isinstance(name, str | os.PathLike):
+        raise ConfigError(f"{kind} = {name!r}: must be a name, a path or a mapping")
     path = Path(name)
     try:
         is_file, lacks_suffix = path.is_file(), Path(f"{path}.yaml").is_file()
