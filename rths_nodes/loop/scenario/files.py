@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 from rths_nodes.core import inputs, registry, validation
 from rths_nodes.core.data import Data, plain
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown, within
-from rths_nodes.core.limits import WholeLevels
 from rths_nodes.core.parameters import Spec, declared, is_params, type_of
 from rths_nodes.core.resources import resource
 from rths_nodes.core.validation import is_section, opened, to_data
@@ -110,7 +109,7 @@ def load(
     refuse_wider(before, opened(loaded), loaded.moved_axes)
     if before and loaded.rig_file is not None and not simulation(loaded):
         stated: Scenario | RigFile = built(before, []) if on is None else on
-        levels = stated.levels or WholeLevels()
+        levels = stated.levels or type(loaded.levels)()  # the built-in levels
         if on is not None and on.levels is not None:
             levels = before["levels"]  # with the axis names of the scenario
         judgement.refuse_weaker(loaded, stated, levels, opened(before.get("monitor")).get("reference_energy"))
