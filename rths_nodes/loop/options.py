@@ -199,7 +199,7 @@ class RunOptions:
                     "pace = 'realtime': the host embedded has no clock. Use the host composed or processes, or "
                     "engine = executive"
                 )
-            for name in ("namespace", "actuator_nodes", "reliability", "transport", "clock"):
+            for name in ("actuator_nodes", "reliability", "transport", "clock"):
                 value = getattr(self, name)
                 if value != declared(RunOptions)[name].default:
                     raise ConfigError(

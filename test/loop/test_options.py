@@ -61,7 +61,6 @@ def test_command_line_has_options_of_table() -> None:
         ({"separate": ["recorder"], "record": "a"}, ("needs", "composed", "embedded")),
         ({"separate": ["recorder"], "host": "composed"}, ("not", "recorded")),
         ({"namespace": "two words"}, ("namespace", "two words")),
-        ({"namespace": "north"}, ("namespace", "north", "embedded")),
         ({"namespace": "a" * 300}, ("300", "<= 100")),
         ({"faults": "drop@2:command"}, ("faults", "drop@2:command")),
         ({"peer_timeout": -1.0}, ("peer_timeout", "-1 s", "> 0")),

@@ -289,7 +289,7 @@ def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fad
     return Fading(bridge.rejoin_samples, dt, fastest)
 
 
-AT_RIG = "Command in time at the rig"
+AT_RIG = "complete exchange with the rig"
 
 
 def reason_of(missing: str, late: float, bound: float) -> str:
