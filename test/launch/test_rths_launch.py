@@ -93,7 +93,13 @@ def test_page_shows_test_and_ends_with_it(launch):
 
 def test_test_continues_without_its_page(launch):
     pytest.importorskip("aiohttp")
-    run = launch("overrides:=duration=4", "pace:=realtime", "page:=true", "page_port:=0", "directory:=run")
+    run = launch(
+        "overrides:=duration=4 heartbeat.monitor=1.5",
+        "pace:=realtime",
+        "page:=true",
+        "page_port:=0",
+        "directory:=run",
+    )
     run.wait_for(lambda: "the page of /rths is at" in run.output)
     os.kill(run.pids()["page"], signal.SIGKILL)
     assert run.end() == ("not valid: " in run.output), run.output  # launch reports the killed page as an ERROR
