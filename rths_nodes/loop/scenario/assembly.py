@@ -283,14 +283,14 @@ class Assembly:
     @property
     def _channels(self) -> tuple[str, ...]:
         """Auxiliary channels. Accelerations have the number of the degree of freedom that their axis moves."""
-        names, n = self.names, self.observation.n_interface
-        still, units = np.zeros(n), np.eye(n)
-        rates = [self.setup.axes(Motion(still, unit, still)).velocity.copy() for unit in units]
-        moved, numbered = units.tolist(), dict(zip(names.model, accelerations(len(names.model)), strict=True))
-        dofs = [numbered.get(name, name) for name in names.interface]
-        rows = zip(accelerations(len(names.axes)), np.column_stack(rates).tolist(), strict=False)
-        of_dof = {name: dofs[moved.index(row)] if row in moved else f"{name} of an axis" for name, row in rows}
-        return tuple(of_dof.get(name, name) for name in names.auxiliary)
+        axes = transformation(self)[0].tolist()
+        n = len(self._model)
+        of_units = {tuple(unit): name for unit, name in zip(np.eye(n).tolist(), accelerations(n), strict=True)}
+        of_axes = {
+            name: of_units.get(tuple(axis), f"{name} of an axis")
+            for name, axis in zip(accelerations(len(axes)), axes, strict=True)
+        }
+        return tuple(of_axes.get(name, name) for name in self.names.auxiliary)
 
     @cached_property
     def port(self) -> Port:
