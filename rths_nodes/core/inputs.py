@@ -24,7 +24,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, join, show
 from rths_nodes.core.parameters import Spec, declared
-from rths_nodes.core.text_files import read_bytes, reason
+from rths_nodes.core.text_files import read_bytes, reason, replaced
 
 LARGEST_MODULE = 64 << 20
 ENDINGS = (".py", *EXTENSION_SUFFIXES)
@@ -112,10 +112,9 @@ def _put(path: Path, content: bytes) -> None:
             return
         raise ConfigError(f"{path}: the copy of a tested file has changed")
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(content)
-    beside.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
-    os.replace(beside, path)
+    with replaced(path) as beside:
+        beside.write_bytes(content)
+        beside.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
 
 
 Change: TypeAlias = Callable[[Named], str]

@@ -127,10 +127,10 @@ def replaced(path: Path) -> Iterator[Path]:
             beside.unlink()
 
 
-def write(path: Path, text: bytes) -> None:
-    """Atomically replace the file at ``path`` with ``text``. The file is unchanged if OSError is raised."""
+def write(path: Path, content: bytes) -> None:
+    """Atomically replace the file at ``path`` with ``content``. The file is unchanged if OSError is raised."""
     with replaced(path) as beside:
-        beside.write_bytes(text)
+        beside.write_bytes(content)
 
 
 def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:

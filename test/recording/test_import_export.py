@@ -326,11 +326,13 @@ def test_hdf5_has_units_and_columns(recording: Path, run: Run, tmp_path: Path) -
         assert stored.attrs["outcome"] == "finished"
 
 
-@pytest.mark.parametrize("name", ["run.html", "figure.png", "run.mat", "run.h5"])
+@pytest.mark.parametrize("name", ["run.html", "figure.png", "run.mat", "run.h5", "schema.json"])
 def test_full_disk_changes_no_earlier_file(name: str, recording: Path, run: Run, tmp_path: Path) -> None:
     def write() -> int:
         if name == "run.html":
             return rths("report", recording, "--out", path)
+        if name == "schema.json":
+            return rths("schema", "scenario", "--out", path)
         if name == "figure.png":
             return rths("compare", "predefined_sine", "--variant=", "--set=duration=0.1", "--figure", path)
         run.to_mat(path) if name == "run.mat" else exchange.write_hdf5(run, path)

@@ -352,7 +352,7 @@ def _plan(options: arguments.Options, scenario: Scenario) -> None:
         path = folder / f"{_name_of(axis, cycles)}.yaml"
         with terminal.writing(path, "scenario"):
             folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(dump(test.data()), encoding="utf-8")
+            write(path, dump(test.data()).encode())
 
 
 def _name_of(axis: str, cycles: Cycles) -> str:

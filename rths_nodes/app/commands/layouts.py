@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.core.text_files import write
 from rths_nodes.loop.options import ACTUATOR_NODES, NAMESPACE, ONE_NODE, checked_namespace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import stack_files
@@ -134,7 +135,7 @@ def layouts_command(options: arguments.Options) -> None:
     with terminal.writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in (layouts(scenario, name) | stack_files.of_rig(name, axes)).items():
-            (folder / file).write_text(text, encoding="utf-8")
+            write(folder / file, text.encode())
     publisher = f"ros2 run robot_state_publisher robot_state_publisher {folder}/rig.urdf"
     aggregator = "ros2 run diagnostic_aggregator aggregator_node --ros-args"
     print(f"PlotJuggler: ros2 run plotjuggler plotjuggler -l {folder}/plotjuggler.xml")

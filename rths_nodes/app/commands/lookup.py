@@ -24,6 +24,7 @@ from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.parameter_docs import ANY, Row, json_schema, sections, table
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.resources import resource
+from rths_nodes.core.text_files import write
 from rths_nodes.core.validation import walk_declared
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.scenario import files
@@ -183,7 +184,7 @@ def schema_command(options: arguments.Options) -> None:
     path = Path(options.out)
     terminal.check_writable(path)
     with terminal.writing(path, "schema"):
-        path.write_text(source, encoding="utf-8")
+        write(path, source.encode())
 
 
 def schema_text(kind: str) -> str:
