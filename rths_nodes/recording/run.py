@@ -256,8 +256,8 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fie
     lost[:1] = False
     for wanted in (commanded["target"], commanded["command"]):
         # use the command sent to the rig if a command is missing, or if the safe stop replaced it
-        replaced = np.flatnonzero(np.isnan(wanted[:, 0]) | tripped)
-        wanted[replaced] = np.where(np.isnan(applied[replaced]), wanted[replaced], applied[replaced])
+        at = np.flatnonzero(np.isnan(wanted[:, 0]) | tripped)
+        wanted[at] = np.where(np.isnan(applied[at]), wanted[at], applied[at])
     commanded["target"][lost] = np.nan
     n, m = len(flags), len(target["displacement"])
     energies = [target[name][1:] for name in ENERGIES]

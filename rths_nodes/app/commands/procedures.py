@@ -113,7 +113,7 @@ def test_command(options: arguments.Options) -> int:
         raise ConfigError("--arm-from-page: requires --page")
     arguments.check_page_port(options)
     if not options.socket:
-        _check_motions(scenario, answers, options)
+        _check_answers(scenario, answers, options)
         if watched:
             terminal.tell(
                 ["watch: without --socket a watcher receives nothing, and its pulse ends with the first motion"]
@@ -121,7 +121,7 @@ def test_command(options: arguments.Options) -> int:
     return _test(options, scenario, answers, realtime, attended)
 
 
-def _check_motions(scenario: Scenario, answers: Answers, options: arguments.Options) -> None:
+def _check_answers(scenario: Scenario, answers: Answers, options: arguments.Options) -> None:
     items = scenario.rig_file.checklist if scenario.rig_file is not None else ()
     Problems(
         problem

@@ -57,7 +57,8 @@ typedef struct {
     int64_t numbers, results, asked;                    /* arguments and results; position of asked in numbers */
     int64_t pointers, n_pointers, copies, n_copies, fixed, n_fixed, moves, n_moves;
     int64_t at_stopped, at_made, at_driven, at_stopping, at_resting; /* positions in results */
-    int64_t half, felt, terms, report, bridge; /* rig over UDP: arguments of the loop, near_terms, near_report, samples */
+    int64_t half, felt, terms, report; /* rig over UDP: arguments of the loop, near_terms, near_report */
+    int64_t bridge;                    /* rig over UDP: longest bridge, samples */
     /* words that change during the run */
     int64_t state, go, word, trip_at, alive, head, tail;
     int64_t sample, missed, longest, lost, stopped_at, stopped_by, began, ended, no_priority, no_lock;

@@ -54,7 +54,7 @@ def locate(name: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
         raise ConfigError(f"{kind} = {name!r}: must be a name, a path or a mapping")
     path = Path(name)
     try:
-        is_file, lacks_suffix = path.is_file(), Path(f"{path}.yaml").is_file()
+        is_file = path.is_file()
     except OSError as error:  # e.g. the name is too long
         raise ConfigError(f"{kind} {show(str(path))}: no such file ({error.strerror})") from error
     if is_file:
@@ -63,7 +63,7 @@ def locate(name: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
         raise ConfigError(f"{kind} {str(path)!r}: no such file")
     names = shipped(kind)
     if str(name) not in names:
-        if lacks_suffix:
+        if os.path.isfile(f"{path}.yaml"):
             raise ConfigError(f"{kind} {str(path)!r}: no such file (did you mean '{path}.yaml'?)")
         raise unknown(kind, kind, str(name), names)
     return names[str(name)]
