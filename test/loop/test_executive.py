@@ -29,6 +29,7 @@ from rths_nodes.loop.executive import running
 from rths_nodes.loop.executive.running import live_parts
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import braking_time
 from rths_nodes.loop.supervision.states import State
 
@@ -85,6 +86,22 @@ def test_realtime_pace_changes_no_bits(different: Different) -> None:
 @pytest.mark.parametrize("pace", ["lockstep", pytest.param("realtime", marks=pytest.mark.nodes)])
 def test_operator_stop_respects_declared_deceleration(pace: str) -> None:
     assert mentions(stopped_after(300, "chen_ricles_2010", pace).reason, "interrupted")
+
+
+def test_operator_stop_that_exceeds_a_limit_trips() -> None:
+    """The program drives within 1.7 MN; only the rows of its stop are checked in Python, here against 1 N."""
+    loop = live_loop("duration=20")
+    tight = files.load("chen_ricles_2010", ["axes.story_1.limits.force=1"])
+    with loop.started(()):
+        loop._messages._check = LimitCheck(tight.limits, tight.dt)
+        loop.begin()
+        while not loop.over:
+            loop.take()
+            if loop._messages.sample > 2000:
+                loop.hold()
+        state, reason, _ = loop.ending()
+    assert state is State.TRIPPED
+    assert mentions(reason, f"sample {loop._control.stopped_at}", "axes.story_1.limits.force", "measured")
 
 
 def test_hold_does_not_replace_a_pending_trip() -> None:

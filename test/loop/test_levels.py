@@ -171,10 +171,13 @@ def test_action_of_level(action: str, different: Any) -> None:
     assert (np.diff(velocity) <= 1e-15).all()  # deceleration, for each action
 
 
-def test_interlock_level_acts_during_a_stop() -> None:
+@pytest.mark.parametrize(("limit", "dropped"), [("levels.force", True), ("force", False)])
+def test_limit_acts_during_a_stop(limit: str, dropped: bool) -> None:
     """A mild level begins the stop, in which the force jumps."""
-    levels = "displacement: {maximum: 0.015, action: hold}, force: {maximum: 1.2e6, action: interlock}"
-    scenario = files.load(NAME, [BRIEF, "axes.axis_1.limits.deceleration=10", f"{LEVELS}={{{levels}}}"])
+    levels = "displacement: {maximum: 0.015, action: hold}"
+    levels += ", force: {maximum: 1.2e6, action: interlock}" * dropped
+    force = [] if dropped else ["axes.axis_1.limits.force=1.2e6"]
+    scenario = files.load(NAME, [BRIEF, "axes.axis_1.limits.deceleration=10", f"{LEVELS}={{{levels}}}", *force])
     loop = FaultyLoop(Assembly(scenario), [])
     held = loop.run()
     assert held.state is State.HELD
@@ -182,9 +185,9 @@ def test_interlock_level_acts_during_a_stop() -> None:
     loop = FaultyLoop(Assembly(scenario), [parse(f"sensor_spike@{(first + 2) * scenario.dt}:axis_1,force,1.5e6")])
     loop.rig.port = watched = Watched(loop.rig.port)
     tripped = loop.run()
-    assert watched.dropped == [first + 2]
+    assert watched.dropped == [first + 2] * dropped
     assert tripped.state is State.TRIPPED
-    assert tripped.reason.startswith(f"sample {first + 2}: {LEVELS}.force: ")
+    assert tripped.reason.startswith(f"sample {first + 2}: axes.axis_1.limits.{limit}: ")
 
 
 class Watched(PortBefore):

@@ -365,6 +365,8 @@ class ExecutiveLoop:
             report = self._report
             report.stopped, report.reason = divmod(control.fault, 256)
             reason = near.stopped(*self._udp, report)
+        if by == OPERATOR and self._messages.exceeded:
+            return State.TRIPPED, self._messages.exceeded, failed
         return State.HELD if by == OPERATOR else State.TRIPPED, f"sample {control.stopped_at}: {reason}", failed
 
     def timing(self) -> Data:
@@ -572,7 +574,7 @@ class Messages:
     """Converts rows to messages for the monitor and the ``sinks``.
 
     ``reason`` states the refused Command or the exceeded limit that stopped the rig. ``at_start`` states the limit
-    that Measurement 0 exceeds. Both may be empty. ``failed`` is true if a component failed. ``shown`` holds the
+    that Measurement 0 exceeds, and ``exceeded`` a limit that the safe stop exceeds. All may be empty. ``failed`` is true if a component failed. ``shown`` holds the
     compensator's last values. The monitor of ``parts`` receives messages only if ``judges`` is true.
     """
 
@@ -588,7 +590,7 @@ class Messages:
         self.sample, self._step, self._inputs = 0, 0, parts.target.auxiliary
         self._sent = parts.measured.command.tolist()
         self.shown: list[float] = []
-        self.reason, self.at_start, self.failed, self._stopping = "", "", False, False
+        self.reason, self.at_start, self.exceeded, self.failed, self._stopping = "", "", "", False, False
         self.bridged: list[int] = []
         """Numbers of the samples whose Measurement was bridged, for a rig over UDP."""
 
@@ -673,3 +675,5 @@ class Messages:
             self.at_start = self._check.measurement(measured, values["target"].tolist())
         if kind == BROKEN:
             self.reason = self._check.measurement(measured, values["target"].tolist())
+        if kind == BRAKED and not self.exceeded and (reason := self._check.measurement(measured, moved.tolist())):
+            self.exceeded = f"sample {sample}: {reason}"

@@ -254,12 +254,8 @@ class RigStage:
                 self.slowed += measured.flags & FLAG_SLOWED > 0
                 if bridged or self._bridges.watches:
                     self._bridges.sampled(sample, bridged)
-        elif self.levels is not None:  # a stop has no target, so its tracking error is 0
-            level, action = self.levels.judge(command, shown, measured.displacement.tolist())
-            if action == INTERLOCK:
-                self.port.drop_heartbeat()
-                if self._end is State.HELD:
-                    self._end, self.machine.reason = State.TRIPPED, f"sample {sample}: {level}"
+        else:
+            self._check_stop(command, shown, measured.displacement.tolist())
         self.sample = sample
         if self.stopping:
             measured.flags |= FLAG_TRIPPED
@@ -294,6 +290,17 @@ class RigStage:
         elif action == INTERLOCK:
             port.drop_heartbeat()
         return reason or level
+
+    def _check_stop(self, command: Command, shown: Measurement, tared: list[float]) -> None:
+        """Trip instead of a hold if a limit is exceeded. A stop has no target, so its tracking error is 0."""
+        reason = self._check.measurement(shown, tared)
+        if self.levels is not None:
+            level, action = self.levels.judge(command, shown, tared)
+            if action == INTERLOCK:
+                self.port.drop_heartbeat()
+                reason = reason or level
+        if reason and self._end is State.HELD:
+            self._end, self.machine.reason = State.TRIPPED, f"sample {shown.sample}: {reason}"
 
     def _heed(self, asked: OperatorRequests) -> None:
         if asked.stop_reason:
