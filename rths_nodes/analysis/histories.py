@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import FLAG_SOFT_START, FLAG_TRIPPED, Array
 from rths_nodes.loop.indices.energy_monitor import EnergyMonitor
 from rths_nodes.loop.indices.live_columns import columns_of, per_column
@@ -121,6 +122,11 @@ class Evaluation:
         except ConfigError as error:
             self.left_out[part] = str(error)
             return otherwise
+
+    @property
+    def structure(self) -> Structure | None:
+        """Structure of the scenario, or None if the recording contains no names of degrees of freedom."""
+        return self.assembly.structure if self.run.dof_names else None
 
     @cached_property
     def first_sample(self) -> int:
@@ -344,7 +350,7 @@ def energies(evaluation: Evaluation) -> dict[str, Array]:
     m = len(specimen)
     moves = np.diff(run.dof_displacement[:m], axis=0)
     moves[: evaluation.first_step] = 0.0
-    structure = evaluation.assembly.structure
+    structure = evaluation.structure
     absorbed = {"experimental substructure": _work(specimen, moves[:, : specimen.shape[1]])}
     if structure is None:
         return absorbed
@@ -373,7 +379,7 @@ def _work(force: Array, moves: Array) -> Array:
 
 def ground_acceleration(evaluation: Evaluation) -> Array:
     """Return the ground acceleration at the steps, m/s^2; empty without a structure."""
-    structure = evaluation.assembly.structure
+    structure = evaluation.structure
     if structure is None:
         return np.zeros(0)
     if not evaluation.assembly.observation.complete:  # observed degrees of freedom may have no mass
@@ -385,7 +391,7 @@ def ground_acceleration(evaluation: Evaluation) -> Array:
 
 def absolute_acceleration(evaluation: Evaluation) -> Array:
     """Return the absolute accelerations ``(m, n_dof)`` m/s^2, on the time axis of the structure."""
-    structure, time_ratio = evaluation.assembly.structure, evaluation.scenario.time_ratio
+    structure, time_ratio = evaluation.structure, evaluation.scenario.time_ratio
     relative = time_ratio**2 * evaluation.run.exact_acceleration
     if structure is None:
         return relative

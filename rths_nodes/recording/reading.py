@@ -204,6 +204,8 @@ class _Contents:
             received = sum(len(batch[STREAMS[stream]]) for batch in self._batches[stream])
             if received < (sent := self._numbers.get(f"sent.{stream}", 0.0)) < math.inf:
                 notes.append(f"{sent - received:.0f} of {sent:.0f} messages of {stream} are missing")
+        if self._batches["measurement"] and not self._batches["target"]:
+            notes.append("the recording has no messages of target, so the response of the structure is missing")
         for stream, (count, last) in self._far.items():
             notes.append(
                 f"omitted {counted(count, 'message')} of {stream} with a number far above {last}, the last "

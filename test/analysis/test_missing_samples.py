@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from messages import mentions, naming
-from rewritten_recordings import without
+from rewritten_recordings import rewritten, without
 
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
@@ -108,6 +108,15 @@ def test_page_states_missing_samples_in_head(kind: str, request: pytest.FixtureR
     assert f"<dd>{count}" in page
     stopped = render(dataclasses.replace(run, information=run.information | {"outcome": "tripped"}))
     assert f"{run.missing.sum()} of 2051" in stopped[: stopped.index("<header>")]
+
+
+@pytest.mark.parametrize("lost", ["target", "test_state", "target test_state", "target test_state summary command"])
+def test_report_of_recording_without_topics(complete: Path, tmp_path: Path, lost: str) -> None:
+    def change(topic: str, data: bytes) -> list[bytes]:
+        return [] if topic.rpartition("/")[2] in lost.split() else [data]
+
+    page = render(rths_nodes.read(rewritten(complete, tmp_path / "part", change)))
+    assert ("no messages of target" in page) == ("target" in lost)
 
 
 def test_estimate_command_reports_missing_samples(gap: Path, capsys: pytest.CaptureFixture[str]) -> None:

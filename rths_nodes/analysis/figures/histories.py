@@ -76,7 +76,7 @@ def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
 
     Raises ConfigError if a term was not recorded.
     """
-    run, structure, ratio = evaluation.run, evaluation.assembly.structure, evaluation.scenario.time_ratio
+    run, structure, ratio = evaluation.run, evaluation.structure, evaluation.scenario.time_ratio
     if structure is None:
         raise ConfigError("structure: missing; a test with prescribed displacements has no equation of motion")
     if not evaluation.assembly.observation.complete:
@@ -401,7 +401,7 @@ def spectrum(figure: Drawing, tests: Recordings) -> Words | None:
 
 
 def _periods(evaluation: Evaluation) -> Array:
-    structure = evaluation.assembly.structure
+    structure = evaluation.structure
     if structure is None or len(structure.influence) > LARGEST:
         return np.zeros(0)
     try:
