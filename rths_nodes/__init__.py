@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from rths_nodes.core.version import __version__ as __version__
 
-# A checkout finds the built messages of the installed package.
+# A checkout imports the generated messages from the installed package.
 __path__ = extend_path(__path__, __name__)
 
-# Set this before numpy is loaded, because a sum must not depend on the number of threads, and threads that wait
-# for each other never end under SCHED_FIFO. A program that loads numpy first or sets the variable makes its own
-# choice.
+# Set this before numpy is loaded: sums must not depend on the number of threads, and threads that wait for each
+# other block forever under SCHED_FIFO. A value set by the user takes precedence. This line has no effect if numpy
+# is already loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:

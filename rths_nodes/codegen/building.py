@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile C texts with the machine's compiler, and store the libraries in a folder of the user.
+"""Compile C sources with the machine's compiler, and store the libraries in a folder of the user.
 
-The file name of a library contains its hash and a key of its text, compiler, processor, flags and C library. A
+The file name of a library contains its hash and a key of its source, compiler, processor, flags and C library. A
 library is loaded only if the hash matches.
 
 The last bits of ``exp``, ``log``, ``pow``, ``sin``, ``cos`` and ``tanh`` depend on the C library. These functions
@@ -67,7 +67,7 @@ SMALLEST_ROOM = 1 << 20
 
 
 class Unbuilt(ConfigError):
-    """Raised if a C text cannot be built. The message is the reason."""
+    """Raised if a C source cannot be built. The message states the reason."""
 
 
 Toolchain = tuple[str, str]
@@ -137,10 +137,10 @@ def _opened(path: Path, kind: str) -> object:
 
 
 def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
-    """Return the library or program of a C ``text``. Compile the text unless the folder contains the binary.
+    """Return the library or program of a C source ``text``. Compile it unless the folder contains the binary.
 
     If the folder cannot be used, the binary is built in a temporary folder for this process only, and a note
-    states the reason. Raises Unbuilt if the text cannot be compiled or loaded.
+    states the reason. Raises Unbuilt if the source cannot be compiled or loaded.
     """
     directory, key = folder(), key_of(text, tools)
     if library := kept(key, kind):
@@ -158,7 +158,7 @@ def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
             notes = (f"{directory}: a damaged library was rebuilt",) if damaged else ()
             return _made(directory, key, text, tools, kind)._replace(notes=notes)
     except OSError as error:
-        note = f"{directory}: {error.strerror or error}. The compiled loop is not kept for later processes"
+        note = f"{directory}: {error.strerror or error}. The compiled loop is not stored for later processes"
     with tempfile.TemporaryDirectory(prefix="rths_nodes_") as private:
         try:
             return _made(Path(private), key, text, tools, kind)._replace(notes=(note,))

@@ -3,8 +3,8 @@
 
 Each function becomes one static C function for each form (types, shapes, known values) of its arguments. The C
 function takes the numbers and arrays of the arguments, and a pointer for each result. A single number is returned
-by value. Integers and booleans of known value are constants in the text. A generated Python function passes all
-arguments to the entry point and assembles the result.
+by value. Integers and booleans of known value are constants in the C source. A generated Python function passes
+all arguments to the entry point and assembles the result.
 
 ``FORMS`` lists functions of Python, the C library, numpy and ``core/arithmetic.py`` that have their own C form. A
 function of ``arithmetic`` is listed only if its Python form uses numpy or a list. The results are bit-identical,
@@ -156,7 +156,7 @@ def _dot(t: Expressions, one: Value, other: Value) -> Value:
         return total
     left, right = array(one), array(other)
     if left.shape != right.shape:
-        raise Untranslatable(f"dot() needs two vectors of the same length, not {left.shape} and {right.shape}")
+        raise Untranslatable(f"dot() requires two vectors of the same length, not {left.shape} and {right.shape}")
     with t.over(left.shape) as (position,):
         t.emit(f"{total.c} += {left.at(position)} * {right.at(position)};")
     return total
@@ -191,7 +191,7 @@ def _groups(t: Expressions, like: Value, factor: Value, values: Value) -> Value:
 
 
 def _put(t: Expressions, table: Value, begin: Value, values: Value) -> Value:
-    target = array(table, "put() needs an array and a position")
+    target = array(table, "put() requires an array and a position")
     part = target.moved(t.stable(scalar(begin)).c, target.strides[0])
     t.store(replace(part, shape=(len(t.items_of(values)),)), values)
     return Plain(None)
@@ -268,7 +268,7 @@ PRODUCT = """\
 #endif
 typedef double lanes __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 
-/* result = matrix times vector: the sum of a row has the order of its columns */
+/* result = matrix times vector: each row is summed in the order of its columns */
 INLINE void matrix_product(
     double *result, const double *matrix, const double *vector,
     int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride)
@@ -276,7 +276,7 @@ INLINE void matrix_product(
     if (row_stride == 1 && rows >= 2 * LANES) {
         const int64_t wide = rows >= 4 * LANES ? 4 : 2;
         for (int64_t row = 0; row < rows; row += wide * LANES) {
-            const int64_t last = rows - wide * LANES, begin = row < last ? row : last; /* the last ones overlap */
+            const int64_t last = rows - wide * LANES, begin = row < last ? row : last; /* the last parts overlap */
             lanes sums[4];
             for (int64_t part = 0; part < wide; ++part)
                 sums[part] = *(const lanes *)(matrix + begin + LANES * part) * vector[0];
@@ -327,7 +327,7 @@ class Program:
     def call(
         self, caller: Expressions, function: object, arguments: Sequence[Value], target: ast.expr | None = None
     ) -> Value:
-        """Append a call to the text of ``caller``. Return its result, in variables named after ``target``."""
+        """Append a call to the C source of ``caller``. Return its result, in variables named after ``target``."""
         if isinstance(function, Hashable) and function in FORMS:
             if not _takes(function, len(arguments)):
                 raise Untranslatable(f"{_called(function)} cannot have {len(arguments)} arguments in a kernel")
@@ -506,14 +506,14 @@ typedef union { double real; int64_t integer; bool logical; } number;
 
 void entry(const number *numbers, void *const *arrays, number *results)"""
 Fixed = bool | tuple["Fixed", ...]
-"""True if the integers of an argument are constants in the C text. A tuple has one entry per item."""
+"""True if the integers of an argument are constants in the C source. A tuple has one entry per item."""
 
 
 def entry_values(arguments: Iterable[tuple[object, Fixed, bool]]) -> list[Value]:
-    """Return Python objects as values of the entry point, from tuples of object, ``fixed`` and ``lengths``.
+    """Convert ``arguments``, tuples of an object, ``fixed`` and ``lengths``, to values of the entry point.
 
-    ``fixed`` integers and booleans are constants. The text is valid for contiguous arrays of any outermost length
-    if ``lengths`` is false.
+    ``fixed`` integers and booleans are constants. If ``lengths`` is false, the C source is valid for contiguous
+    arrays of any outermost length.
     """
     numbers, arrays = count(), count()
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Translate the syntax tree of a kernel: expressions, assignments, branches, loops and returns.
 
-Every assignment makes a new C variable, so that a bound value never changes. After an if statement, a new variable
-holds the value from the executed branch. For each name that a loop changes, a variable is assigned at the end of
-every pass.
+Every assignment creates a new C variable, so that a bound value never changes. After an if statement, a new
+variable holds the value from the executed branch. Each name that a loop changes has a variable, which is assigned
+at the end of every pass.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from rths_nodes.codegen.values import (
 )
 
 Emitter = Callable[..., Value]
-"""Function that appends a call to the text of a caller: ``emit(caller, function, arguments, target) ->
+"""Function that appends a call to the C source of a caller: ``emit(caller, function, arguments, target) ->
 result``."""
 OPERATORS: dict[type[ast.operator], tuple[str, Callable[[int, int], int] | None]] = {
     ast.Add: ("+", operator.add),
@@ -173,7 +173,7 @@ class Expressions(Scope):
         if integral and fold and left.const is not None and right.const is not None:
             return constant(fold(int(left.const), int(right.const)))
         if not sign or not (integral or isinstance(op, OF_FLOATS)):
-            raise Untranslatable(f"the operator {type(op).__name__} is not among the operators of kernels")
+            raise Untranslatable(f"a kernel cannot contain the operator {type(op).__name__}")
         if integral and isinstance(op, ast.Div):
             return Scalar(FLOAT, f"(double){wrapped(left.c)} / (double){wrapped(right.c)}")
         if isinstance(op, ast.Mod) and not self.never_negative(left.c + right.c):
@@ -188,7 +188,7 @@ class Expressions(Scope):
             test = self.truth(value)
             return constant(not test.const) if test.const is not None else Scalar(BOOL, f"!{wrapped(test.c)}")
         if not isinstance(op, ast.USub):
-            raise Untranslatable(f"the operator {type(op).__name__} is not among the operators of kernels")
+            raise Untranslatable(f"a kernel cannot contain the operator {type(op).__name__}")
         if isinstance(value, Arr) and not value.listed:
             return self.elementwise(lambda number: Scalar(number.kind, f"-{wrapped(number.c)}"), value)
         number = scalar(value, "the operand of a sign must be a number")
@@ -226,7 +226,7 @@ class Expressions(Scope):
         operands = [node.left, *node.comparators]
         if len(node.ops) > 1:
             if any(map(self._calls_kernel, operands[1:-1])):
-                raise Untranslatable(f"{ast.unparse(node)}: a call between two comparisons needs a name")
+                raise Untranslatable(f"{ast.unparse(node)}: assign a call between two comparisons to a name first")
             pairs = zip(operands, node.ops, node.comparators, strict=False)
             return self._logical(True, [ast.Compare(left, [op], [right]) for left, op, right in pairs])
         left, right = self.several(operands)
@@ -310,7 +310,7 @@ class Expressions(Scope):
         if node.step is not None:
             raise Untranslatable("a slice in a kernel cannot have a step")
         if length is None:
-            raise Untranslatable("a slice needs an array of known length")
+            raise Untranslatable("a slice requires an array of known length")
         bounds = [
             bound and integer_of(self.value(bound), "the bound of a slice") for bound in (node.lower, node.upper)
         ]
@@ -396,7 +396,7 @@ class FunctionTranslator(Expressions):
         local = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
         super().__init__(emit_call, {name: value for name, value in outside.items() if name not in local})
         self.loops: list[Callable[[], None] | None] = []
-        """For each enclosing loop, a function that emits the end of a pass; None if the loop is unrolled."""
+        """Function that emits the end of a pass of each enclosing loop; None for an unrolled loop."""
         self.arguments = arguments
         self.held = {part.base for argument in arguments for part in leaves(argument) if isinstance(part, Arr)}
         self.last_reads: dict[str, int] = {}
@@ -592,9 +592,9 @@ class FunctionTranslator(Expressions):
         self.emit(statement)
 
     def _carried(self, node: ast.For | ast.While, begin: Callable[[], None]) -> dict[str, Value]:
-        """Declare variables for the names that a loop changes, and bind the names to them.
+        """Declare variables for the names that a loop changes, and bind the names to these variables.
 
-        Trial translations are repeated until no further name changes.
+        The loop is translated repeatedly, for trial, until no further name changes.
         """
         stored = {name.id for name in names_in(node.body) if isinstance(name.ctx, ast.Store)}
         firsts = {name: self.env[name] for name in sorted(stored & self.env.keys())}
@@ -644,10 +644,10 @@ class FunctionTranslator(Expressions):
     def _put(self, variable: Scalar | Arr, value: Value, shifted: bool = True) -> None:
         written = set(self.written)
         self.store(variable, value, shifted)
-        self.written = written  # in Python this does not change an array
+        self.written = written  # in Python, this assignment does not change an array
 
     def _note_copies(self, name: str, variables: Value, value: Value, names: Iterable[str]) -> None:
-        """Note arrays that are copied to variables of ``name`` in C, but shared with another name in Python."""
+        """Record arrays that are copied to variables of ``name`` in C, but shared with another name in Python."""
         pairs = zip(leaves(variables), leaves(value), strict=True)
         copies = [(one, two) for one, two in pairs if isinstance(one, Arr) and isinstance(two, Arr) and one != two]
         if not copies:  # most loops pass on numbers only

@@ -138,7 +138,7 @@ MISMATCH = Plain("two forms")
 
 @dataclass(frozen=True)
 class Return:
-    """Return statement, whose text is known once all return statements of the function are translated."""
+    """Return statement. Its C source is known once all return statements of the function are translated."""
 
     statement: ast.stmt
     value: Value
@@ -148,13 +148,13 @@ class Return:
 Lines = list[str | Return]
 
 
-def scalar(value: Value, reason: str = "a number is needed here") -> Scalar:
+def scalar(value: Value, reason: str = "a number is required here") -> Scalar:
     if not isinstance(value, Scalar):
         raise Untranslatable(reason)
     return value
 
 
-def array(value: Value, reason: str = "an array is needed here") -> Arr:
+def array(value: Value, reason: str = "an array is required here") -> Arr:
     if not isinstance(value, Arr):
         raise Untranslatable(reason)
     return value
@@ -233,7 +233,7 @@ def leaves(value: Value) -> list[Value]:
 
 
 def rebuilt(value: Value, parts: list[Value]) -> Value:
-    """Return ``value`` with its leaves replaced by the first items of ``parts``, which are then removed."""
+    """Return ``value`` with its leaves replaced by the first items of ``parts``. Remove these items."""
     if isinstance(value, Tup):
         return replace(value, items=tuple([rebuilt(item, parts) for item in value.items]))
     return parts.pop(0)
@@ -279,9 +279,9 @@ class Scope:
         self.taken: dict[str, int] = {}
         self.written: set[str] = set()
         self.sources: dict[str, set[str]] = {}
-        """Names of the memory to which a pointer may point, by pointer name."""
+        """Names of the arrays to which each pointer may point, by pointer name."""
         self.copied: list[tuple[str, set[str]]] = []
-        """Arrays that are copies in C, but the same array in Python, with the names of the copied memory."""
+        """Arrays that are copies in C but not in Python, each with the names of the copied memory."""
         self.counting: set[str] = set()
         """C names of loop indices that are never negative."""
 
@@ -388,11 +388,11 @@ class Scope:
         if index.const >= 0:
             return index.c
         if length is None:
-            raise Untranslatable("a negative index needs an array of known length")
+            raise Untranslatable("a negative index requires an array of known length")
         return str(int(index.const) + length)
 
     def never_negative(self, c: str) -> bool:
-        """Return whether an integer expression has only literals and loop indices from 0 on, and no minus sign."""
+        """Return whether an integer expression has only literals and non-negative indices, and no minus sign."""
         return "-" not in c and self.counting.issuperset(re.findall(r"[A-Za-z_]\w*", c))
 
     def items_of(self, value: Value) -> list[Value]:
@@ -420,16 +420,16 @@ class Scope:
             return replace(first, items=tuple([self.item(column, position) for column in columns]))
         numbers = [item for item in value.items if isinstance(item, Scalar)]
         if len(numbers) < len(value.items):
-            raise WrittenOut("a computed index needs an array, or a tuple of numbers")
+            raise WrittenOut("a computed index requires an array, or a tuple of numbers")
         table = self.fresh(FLOAT if kind_of(numbers) == FLOAT else INT, (len(numbers),), "items")
         for at, number in enumerate(numbers):
             self.emit(f"{table.at(str(at))} = {number.c};")
         return Scalar(table.kind, table.at(self.position_of(position, len(numbers))))
 
     def store(self, target: Value, value: Value, shifted: bool = True) -> None:
-        """Assign to one or all elements, as numpy does.
+        """Assign ``value`` to one or all elements of ``target``, as numpy does.
 
-        First copy a value that shares the target's memory if ``shifted``.
+        If ``shifted``, a value that shares the memory of ``target`` is copied first.
         """
         numbers = [part for part in (target, value) if isinstance(part, (Scalar, Arr))]
         if numbers and kind_of(numbers) != numbers[0].kind:

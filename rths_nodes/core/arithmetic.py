@@ -126,7 +126,7 @@ def dot(a: Sequence[float] | Array, b: Sequence[float] | Array) -> float:
 
 
 def matvec(matrix: Array, vector: Array) -> Array:
-    """Return ``matrix`` ``(m, n)`` times ``vector`` ``(n,)``, summed left to right; fastest if column-major."""
+    """Return ``matrix`` ``(m, n)``, preferably column-major, times ``vector`` ``(n,)``, summed left to right."""
     terms = _multiply(matrix.T, vector[:, None], order="C")
     if terms.size < MANY or len(matrix) == 1:
         product: Array = _accumulate(terms)[-1]

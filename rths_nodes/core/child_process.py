@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a model process, exchanges messages with it, and reports why it has exited."""
+"""Start a model process, exchange messages with it, and report why it exited."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class ChildProcess:
     """Runs the Python file ``program`` in a child process, with ``task`` as JSON.
 
     A guard (``child_program.py``) kills all processes of the model when the calling process exits. ``who`` is the
-    model's program, as named in error messages. The last printed line is the reason if the process fails. Lines in
-    ``farewells``, which the model prints at every exit, are ignored. The preceding line replaces ``points_back``
-    in the last line.
+    model's program, as named in error messages. If the process fails, the last line that it printed is the reason.
+    Lines in ``farewells``, which the model prints at every exit, are ignored. If the last line contains the phrase
+    ``points_back``, the preceding line replaces this phrase.
     """
 
     farewells: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class ChildProcess:
             os.close(theirs)
 
     def connect(self, within: float, **more: object) -> None:
-        """Start the process and expect its first message. The descriptor ``channel`` is added to the task."""
+        """Start the process with ``channel`` added to its task. Its first message is due in ``within`` s."""
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setblocking(False)
         with theirs:
@@ -90,7 +90,7 @@ class ChildProcess:
         return self._channel is not None
 
     def send(self, message: bytes, within: float) -> None:
-        """Send a message and expect the answer in ``within`` s. Raises RuntimeError if the process has exited."""
+        """Send a message. The answer is due in ``within`` s. Raises RuntimeError if the process has exited."""
         assert self._channel is not None
         try:
             self._channel.send(message)
@@ -103,7 +103,7 @@ class ChildProcess:
         self._within, self._due = within, time.monotonic() + within
 
     def receive(self, size: int, wait: float = 0.0) -> bytes | None:
-        """Return a message of ``size`` bytes, or None if none arrives in ``wait`` s.
+        """Return a message of ``size`` bytes, or None if none arrives within ``wait`` s.
 
         Raises RuntimeError if the deadline has passed or the process has exited.
         """
@@ -134,7 +134,7 @@ class ChildProcess:
     def share_scheduling(self) -> None:
         """Give the model process the real-time policy of this process, with the next lower priority.
 
-        Otherwise the model would wait for other work on the machine. The model may use any processor, because the
+        Otherwise the model would wait for other processes. The model may use any processor, because the
         nodes of the loop have a higher priority. Only the first call has an effect. System errors are ignored.
         """
         if self._process is None or self._shares:
@@ -150,7 +150,7 @@ class ChildProcess:
         return self._process is not None and bool(self._process.poll())
 
     def end(self, within: float = 0.0) -> str:
-        """Wait at most ``within`` s for the exit. Return the reason for an unexpected exit, or an empty string."""
+        """Wait up to ``within`` s for the exit. Return the reason for an unexpected exit, or an empty string."""
         if self._process is None:
             return ""
         with suppress(subprocess.TimeoutExpired):
@@ -180,7 +180,7 @@ class ChildProcess:
         return last + (f" (printed before: {' / '.join(more)})" if more else "")
 
     def close(self, patience: float = 0.0) -> None:
-        """Wait ``patience`` s, then terminate the process. Repeated calls have no effect."""
+        """Wait up to ``patience`` s, then terminate the process. Repeated calls have no effect."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None

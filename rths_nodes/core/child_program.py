@@ -45,7 +45,7 @@ def descendants() -> list[int]:
             continue
         children.setdefault(parent, []).append(int(stat.parent.name))
     processes = children.get(os.getpid(), [])
-    for process in processes:  # the loop body extends this list
+    for process in processes:  # the list grows during the loop
         processes += children.get(process, [])
     return processes
 

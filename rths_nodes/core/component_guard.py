@@ -43,7 +43,7 @@ PROBED = 1e-3
 
 Output = Callable[[Any], object]
 Check = Callable[[tuple[Any, ...], Any], str]
-"""Function ``check(arguments, result)`` that returns the problem of a call, or an empty string."""
+"""Function ``check(arguments, result)`` that returns the problem of a result, or an empty string."""
 AFTER_STATE: Output = itemgetter(1)
 
 
@@ -217,7 +217,7 @@ class Guard(NamedTuple):
     source: Function | None = None
 
     def around(self, function: Callable[..., object], check: Check | None = None) -> Any:
-        """Return a wrapped ``function`` whose errors, and problems that ``check`` finds, name the component."""
+        """Wrap ``function`` so that its errors, and the problems that ``check`` finds, name the component."""
 
         @wraps(function)
         def guarded_function(*arguments: object, **named: object) -> object:
@@ -284,7 +284,7 @@ def _command(source: Function | None, step: Function) -> Check:
 
 
 def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
-    """Prefix ``text``, which begins with a file's path, with the label of the component that this file defines.
+    """Prepend to ``text``, which begins with the path of a file, the label of the component in this file.
 
     Return ``text`` unchanged if ``functions`` contains no guarded function of such a component.
     """

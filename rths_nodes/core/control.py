@@ -56,7 +56,7 @@ class Ramp(Component):
     """Interpolates Targets at the servo rate. Built with ``(params, dt, substeps, n_dof)``, dt in s."""
 
     predicted: int = 0
-    """Number of substeps at the start of a step that need no Target."""
+    """Number of substeps, at the start of a step, that are predicted before its Target is known."""
 
     @abstractmethod
     def start(self, target: Target) -> None:
@@ -103,7 +103,7 @@ class Setup(Component):
         """Return the forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N at ``displacement`` ``(n_dof,)`` m.
 
         ``axis_forces`` omits the force axes if ``takes_loads`` is false. ``displacement`` belongs to the Target
-        of the same step. Another setup object may have converted this Target.
+        of the same step, which another setup object may have converted.
         """
 
     @abstractmethod
@@ -111,11 +111,11 @@ class Setup(Component):
         """Return the smallest displacement ``(n_dof,)`` m that brings the axes to ``displacement`` (m)."""
 
     def moved(self, rows: Rows) -> Rows:
-        """Variant of :meth:`axes` with floats."""
+        """Return the motion of the axes, as :meth:`axes` does, in floats."""
         return rows_of(self.axes(motion_of(rows)))
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
-        """Variant of :meth:`forces` with floats."""
+        """Return the forces (N), as :meth:`forces` does, in floats."""
         forces: list[float] = self.forces(np.array(axis_forces), np.array(displacement)).tolist()
         return forces
 
@@ -133,13 +133,13 @@ class Setup(Component):
 
 
 class SetupKernel(NamedTuple):
-    """Stateless functions of a setup, which take tuples of floats or work elementwise on arrays."""
+    """Stateless functions of a setup, which take tuples of floats, or arrays for elementwise operations."""
 
     constants: Function
     axes: Function
     """Function ``axes(constants, x, v, a) -> x, v, a``, which converts a motion to the axes."""
     forces: Function
-    """Function ``forces(constants, axis_forces, displacement)``, with the forces on the degrees of freedom."""
+    """Function ``forces(constants, axis_forces, displacement)``, with one result per degree of freedom, N."""
 
 
 class SetupOfKernel(Setup):
@@ -175,7 +175,7 @@ class SetupOfKernel(Setup):
 
 
 def functions_of(setup: Setup) -> tuple[Function, Function, object]:
-    """Return the functions ``axes`` and ``forces`` of a setup, on floats, and the constants of both functions."""
+    """Return the functions ``axes`` and ``forces`` of a setup, for floats, and the constants of both functions."""
     if isinstance(setup, SetupOfKernel) and inherits(type(setup), SetupOfKernel, "moved", "felt"):
         axes, forces, constants, on_arrays = setup.bound()
         if not on_arrays:
@@ -210,7 +210,7 @@ class SemiActive(Component):
 
 
 class SemiActiveOfKernel(SemiActive):
-    """Controls the voltage of a damper with the kernel ``KERNEL``::
+    """Controls the voltage of a damper by the kernel ``KERNEL``::
 
         step(constants, state, auxiliary, ground_acceleration, chance) -> state, inputs
 
@@ -303,7 +303,7 @@ class Compensator(Component):
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
-        """Variant of :meth:`step` with floats that returns commands in m, by axis."""
+        """Return the commands (m) by axis, as :meth:`step` does, in floats."""
         target = Motion(np.array(x), np.array(v), np.array(a), rests, preparing, np.array(force))
         commands: list[float] = self.step(target, np.array(measured)).tolist()
         return commands

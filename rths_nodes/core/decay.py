@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decay rates of a specimen's inner states, and the integration increments that these rates require.
 
-Explicit Runge-Kutta of fourth order is stable if decay rate times increment is below 2.785. Bouc-Wen states
-decay faster at a higher velocity, so an increment suited to a slow test can be unstable in a fast test.
+The fourth-order Runge-Kutta method is stable if decay rate times increment is below 2.785. Bouc-Wen states decay
+faster at a higher velocity, so an increment that suits a slow test can be unstable in a fast test.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LONGEST = 1.5
 """Largest product of decay rate and increment. RK4 then multiplies a state by 0.273 per increment (exact:
 exp(-1.5) = 0.223), and a Bouc-Wen state approaches its limit monotonically."""
 MOST = 64
-"""Largest number of increments per sample at the velocity limit. Their computation takes about 0.2 ms."""
+"""Largest number of increments per sample at the velocity limit. They take about 0.2 ms to compute."""
 HARD_LIMIT = 2 * MOST
 """Largest number of increments per sample during a test. If more are needed, the states become NaN, which trips
 the test."""

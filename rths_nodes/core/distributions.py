@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distributions of a value: syntax, checks and random values.
+"""Probability distributions of parameters: syntax, checks and random values.
 
 A distribution is a mapping from its kind to its numbers, e.g. ``{normal: [9.9976e4, 3.3e3]}``. A *relative*
 distribution multiplies the nominal value. Each number of a list or a matrix gets its own factor. A value with
@@ -60,7 +60,7 @@ class Distribution:
         power = self.numbers[1]
         if not (_is_number(drawn) and _is_number(standing) and standing and drawn / standing > 0.0):
             raise ConfigError(
-                f"{self.kind}: {self.leader} must be a number and keep its sign, but {show(standing)} has become "
+                f"{self.kind}: {self.leader} must be a number and keep its sign, but {show(standing)} became "
                 f"{show(drawn)}"
             )
         try:
@@ -81,9 +81,9 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of distribution: ``numbers`` are the names of its parameters, and ``draw`` draws a value.
+    """Kind of distribution with the parameters ``numbers``. ``draw(generator, *parameters)`` draws a value.
 
-    ``refusal`` returns the reason why parameters are invalid, or an empty string.
+    ``refusal(*parameters)`` returns the reason why the parameters are invalid, or an empty string.
     """
 
     numbers: tuple[str, ...]
@@ -95,7 +95,7 @@ class Kind:
 def _truncated(generator: np.random.Generator, mean: float, deviation: float, low: float, high: float) -> float:
     from scipy.special import ndtr, ndtri  # imported late, because the import takes 0.2 s
 
-    # a draw takes exactly one random number, even if the limits are narrow
+    # each draw consumes exactly one random number, even if the limits are narrow
     below, above = (ndtr((limit - mean) / deviation) for limit in (low, high))
     return min(max(mean + deviation * float(ndtri(generator.uniform(below, above))), low), high)
 

@@ -26,7 +26,7 @@ class Durations:
         self._count = 0
 
     def add(self, nanoseconds: int) -> None:
-        """Add a duration. Each new duration overwrites the last once the expected number is reached."""
+        """Add a duration. Once the expected number is reached, each new duration overwrites the last one."""
         count = self._count
         self._items[count if count < self._room else -1] = nanoseconds
         self._count = count + 1
@@ -45,7 +45,7 @@ class Durations:
 def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
     """Return the mean, median, 99th and 99.9th percentile, and maximum of durations, s; NaN without data.
 
-    ``counts`` are the frequencies of the durations, by default 1.
+    ``counts`` are the numbers of occurrences of the durations, by default 1.
     """
     if not len(seconds):
         return dict.fromkeys(("mean_s", "median_s", "p99_s", "p999_s", "max_s"), math.nan)

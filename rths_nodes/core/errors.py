@@ -14,7 +14,7 @@ from typing import Any
 
 
 class ConfigError(ValueError):
-    """Input that is refused before anything moves (exit code 2). ``problems`` are reported one per line."""
+    """Raised for invalid input, before anything moves (exit code 2). ``problems`` are reported one per line."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
@@ -26,7 +26,7 @@ class ConfigError(ValueError):
 
 @contextmanager
 def within(prefix: str) -> Iterator[None]:
-    """Add ``prefix`` to the messages of a ConfigError raised in the ``with`` block."""
+    """Prepend ``prefix`` to each problem of a ConfigError raised in the ``with`` block."""
     try:
         yield
     except ConfigError as error:
@@ -34,15 +34,15 @@ def within(prefix: str) -> Iterator[None]:
 
 
 class PortError(RuntimeError):
-    """Failure of the connection to a rig during a test. The message names port, address and operation."""
+    """Raised if the connection to a rig fails during a test. The message names port, address and operation."""
 
 
 class IntegratorError(RuntimeError):
-    """Failure of an external integrator during a test."""
+    """Raised if an external integrator fails during a test."""
 
 
 class ComponentError(RuntimeError):
-    """Failure of a component of another package during a test."""
+    """Raised if a component of another package fails during a test."""
 
 
 class Stopped(Exception):
@@ -126,7 +126,7 @@ def package_of(module: object) -> str:
 
 
 def raised_at(error: BaseException, module: str) -> str:
-    """Return where in the package of ``module`` the ``error`` was raised: file, line, function, or nothing."""
+    """Return file, line and function of ``error`` in the package of ``module``, or an empty string."""
     location = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if package_of(frame.f_globals.get("__name__")) == package_of(module):
@@ -135,7 +135,7 @@ def raised_at(error: BaseException, module: str) -> str:
 
 
 def located(source: Any, name: str = "") -> str:
-    """Return ``name``, by default the name of ``source``. Append file and line of a source in another package."""
+    """Return ``name``, by default the name of ``source``, with file and line if it is in another package."""
     source = inspect.unwrap(source)
     name = name or source.__qualname__
     if package_of(source.__module__) == package_of(__name__):

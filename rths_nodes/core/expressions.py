@@ -41,7 +41,7 @@ _FACTOR = re.compile(r"([A-Za-z]+|1)(?:\^(-?\d{1,2}))?")
 
 
 def plain_unit(text: str) -> str:
-    """Return a unit in the notation of this package: m/s², m/s/s, m/s2, m/s**2 and m.s-2 become m/s^2."""
+    """Convert a unit to the notation of this package: m/s², m/s/s, m/s2, m/s**2 and m.s-2 become m/s^2."""
     name = text.strip().replace("²", "^2").replace("**", "^").replace(" ", "").replace("/s/s", "/s2")
     name = re.sub(r"[.*]?s\^?-(\d)$", r"/s\1", name)
     return re.sub(r"/s(\d)$", r"/s^\1", name).removesuffix("^1")
@@ -134,7 +134,7 @@ Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
 
 
 class Expression:
-    """Evaluates ``text``, in ``unit``, over quantities ``names``. Raises ValueError if ``text`` is invalid."""
+    """Evaluates the expression ``text``, in ``unit``, over ``names``. Raises ValueError if ``text`` is invalid."""
 
     def __init__(self, text: str, names: Names) -> None:
         self.text, self._names = text, names
@@ -253,14 +253,14 @@ def named(text: str) -> set[tuple[str, str]]:
 
 
 def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
-    """Return ``text`` with the owners of ``nouns`` renamed by ``names``. An invalid expression is unchanged."""
+    """Rename the owners of ``nouns`` in ``text`` by ``names``. An invalid expression is returned unchanged."""
     changes: list[tuple[int, int, str]] = []
     try:
         source = text.strip().encode()
         nodes: Any = ast.walk(_parsed(source.decode()))
     except ValueError:
         return text
-    starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]  # nodes have byte offsets in their line
+    starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]  # nodes have byte offsets within a line
     for node in nodes:
         noun, owner = _owned(node)
         new = names.get(owner, owner) if noun in nouns and isinstance(owner, str) else owner

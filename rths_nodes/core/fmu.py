@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FMU in a scenario: its file, the values and roles of its variables, and its separate process.
+"""FMU in a scenario: its file, the values and roles of its variables, and the process that runs it.
 
 The file is an untrusted zip archive, which is checked before any file is written. An archive is refused if it is
 damaged or would fill the disk, or if the name of a member leads out of the target folder. Only the description,
@@ -65,12 +65,12 @@ LARGEST = sys.float_info.max
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
 
 UNDEFINED = re.compile(r'The unit "[^"]*" of variable ".*" \(line \d+\) is not defined\.')
-"""Ignored problem reported by fmpy: :meth:`Description.factor` checks the units of all used variables."""
+"""Message of fmpy that is ignored, because :meth:`Description.factor` checks the units of all used variables."""
 
 INSTALL = "pip install fmpy"
 
 MOST_LISTED, MOST_PROBLEMS, MOST_CHARACTERS = 50, 4, 200
-"""Largest numbers in a message: listed variables, problems, and characters per problem."""
+"""Largest number of listed variables, of problems, and of characters per problem in a message."""
 
 RESOURCES = "resources/"
 
@@ -140,7 +140,7 @@ class Description:
         if variable.causality != causality:
             raise ConfigError(
                 f"{path} = {show(name)}: the variable has the causality {variable.causality} in the FMU, but "
-                f"must be one with causality {causality}; known: {', '.join(choices) or 'none'}"
+                f"must have the causality {causality}; known: {', '.join(choices) or 'none'}"
             )
         if variable.type not in FLOATS or variable.dimensions:
             kind = "an array" if variable.dimensions else f"of the type {variable.type}"
@@ -290,7 +290,7 @@ def directory_size(tail: bytes) -> int:
 
 @contextmanager
 def archive(path: str) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
-    """Open an FMU, with its members by name. Raises ConfigError if the archive is damaged or dangerous."""
+    """Open an FMU and yield the archive and its members by name. Raises ConfigError if damaged or dangerous."""
     try:
         with Path(path).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
@@ -353,7 +353,7 @@ def _checked(name: str) -> str:
     parts = name.rstrip("/").split("/")
     if "\\" in name or ":" in name or "\0" in name or not all(part not in ("", ".", "..") for part in parts):
         raise ConfigError(
-            f"the archive has a member {name!r}, which must be in the folder of the archive or below"
+            f"the archive has a member {name!r}: a path must not lead out of the archive's folder"
         )
     return name
 
@@ -393,7 +393,7 @@ def description_of(xml: bytes) -> Description:
         import fmpy
     except ImportError as error:
         raise ConfigError(
-            f"an FMU needs fmpy, which cannot be imported ({error}). Install fmpy: {INSTALL}"
+            f"an FMU requires fmpy, which cannot be imported ({error}). Install fmpy: {INSTALL}"
         ) from error
     with tempfile.TemporaryDirectory(prefix="rths_fmu_") as folder:
         Path(folder, DESCRIPTION).write_bytes(xml)
@@ -546,7 +546,7 @@ class FmuProcess:
         self.moved = False
         """True from the first step until the model is reset."""
         self.steps = self.unchanged = 0
-        """``steps``: number of steps with changed inputs. ``unchanged``: number of them with unchanged outputs."""
+        """``steps``: steps with changed inputs. ``unchanged``: number of these steps with unchanged outputs."""
         self._fed = self._told = b""
         self._changed = False
 
@@ -614,7 +614,7 @@ class FmuProcess:
         self.moved = self._changed = False
 
     def answer(self, wait: float = 0.0) -> Array | None:
-        """Return the outputs in SI units; None if none arrive in ``wait`` s. Raises RuntimeError on failure."""
+        """Return the outputs in SI units; None after ``wait`` s without any. Raises RuntimeError on failure."""
         if (message := self._process.receive(8 * len(self.outputs), wait)) is None:
             return None
         self.unchanged += self._changed and message == self._told
@@ -634,8 +634,8 @@ class FmuProcess:
         self._process.close(0.0 if self._process.computes else LEAVING_S)
         if was_open and self.steps >= FEW_STEPS and self.unchanged > LARGEST_UNCHANGED * self.steps:
             log.warning(
-                "%s: no output has changed in %d of %d steps with new inputs. The internal step "
-                "of the FMU may be longer",
+                "%s: no output has changed in %d of %d steps with new inputs. The internal step of the FMU "
+                "may be longer than the step of the test",
                 self.name,
                 self.unchanged,
                 self.steps,

@@ -37,7 +37,7 @@ def main(task: Data) -> None:
     )
     resource.setrlimit(resource.RLIMIT_FSIZE, (task["largest_file"],) * 2)
     resource.setrlimit(resource.RLIMIT_AS, (task["largest_memory"],) * 2)
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores this signal of the file size limit by default
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # by default Python ignores this signal of the file size limit
     try:
         unit = Unit(task)
     except Exception as error:  # fmpy has no exception class for failed loading or instantiation
@@ -65,7 +65,7 @@ def serve(unit: Unit, channel: socket.socket) -> None:
 
 
 class Unit:
-    """Runs an instance of the model. ``request`` (step number and inputs) and ``outputs`` are reused arrays."""
+    """Runs one instance of the model. The arrays ``request`` (step number, inputs) and ``outputs`` are reused."""
 
     def __init__(self, task: Data) -> None:
         self._task, self._dt, self._is_fmi2 = task, task["step"], task["version"] == 2
@@ -85,7 +85,7 @@ class Unit:
         self._event, self._ends, self._early = (fmi3.fmi3Boolean() for _ in range(3))
         self._last = fmi3.fmi3Float64()
         results = (self._event, self._ends, self._early, self._last)
-        # value references, their number and values; FMI 3.0 also takes the number of values
+        # value references, their count and the values; FMI 3.0 also takes the number of values
         self._inputs = [(reference * len(inputs))(*inputs), len(inputs), values, len(inputs)]
         self._outputs = [(reference * len(outputs))(*outputs), len(outputs), self.outputs, len(outputs)]
         self._flags = [True, *map(ctypes.byref, results)]

@@ -51,9 +51,9 @@ class Named:
         return str((folder / os.path.expanduser(self.path)).absolute())
 
     def _read(self) -> tuple[dict[str, bytes], str, str]:
-        """Return the contents of the file and of the files that it uses, by path relative to their common folder.
+        """Return the contents of the file and of the files that it uses, its path, and the hash of all contents.
 
-        The other results are the path of the file itself and the hash of the contents.
+        Paths are relative to the common folder of the files.
         """
         main = Path(self.absolute(Path()))
         try:
@@ -82,14 +82,14 @@ class Named:
             return self.path
 
     def copy(self, folder: Path) -> str:
-        """Return the path of the read-only copy in ``folder/<hash>``. Create a missing copy.
+        """Return the path of the read-only copy in ``folder/<hash>``. Create the copy if it is missing.
 
         Raises ConfigError if the copy has changed, or cannot be written.
         """
         contents, name, digest = self._read()
         target, before = folder / digest, Path(self.path)
         if before.is_relative_to(folder) and not before.is_relative_to(target):
-            raise ConfigError(f"{self.place}: {before}, the copy of a tested file, has changed")
+            raise ConfigError(f"{self.place} = {before}: must be the copy of a tested file, but has changed")
         try:
             for part, content in contents.items():
                 _put(target / part, content)
@@ -98,7 +98,7 @@ class Named:
         return str(target / name)
 
     def beside(self, folders: Sequence[Path]) -> str:
-        """Return the path of the file's copy in the first of ``folders`` that has a copy, or ``path``."""
+        """Return the path of the copy in the first of ``folders`` that contains a copy, or else ``path``."""
         parts = Path(self.path).parts
         if FOLDER not in parts:
             return self.path
@@ -110,7 +110,7 @@ def _put(path: Path, content: bytes) -> None:
     with suppress(FileNotFoundError):
         if path.read_bytes() == content:
             return
-        raise ConfigError(f"{path}: the copy of a tested file has changed")
+        raise ConfigError(f"{path}: must be the copy of a tested file, but has changed")
     path.parent.mkdir(parents=True, exist_ok=True)
     with replaced(path) as beside:
         beside.write_bytes(content)

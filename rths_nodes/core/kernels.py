@@ -3,25 +3,25 @@
 
     step(constants, state, inputs) -> state, outputs
 
-``constants`` depend on parameters and time step. ``state`` changes from sample to sample. It is a NamedTuple if
-code reads fields by name. Both tuples contain floats, ints, bools, float arrays, and nested tuples. A step unpacks
-both tuples in its first line. It returns a plain tuple in the order of the state. A NamedTuple takes twice the
-time. A step uses ``+ - * /``, comparisons and ``core/arithmetic.py``, but not ``math``, ``self``, strings or
-exceptions. Sample and step numbers (k, i, substep) are arguments, never state.
+``constants`` and ``state`` are tuples of floats, ints, bools, float arrays, and nested tuples. ``constants``
+depend on parameters and time step. ``state`` changes from sample to sample. It is a NamedTuple if code reads
+fields by name. A step unpacks both tuples in its first line. It returns a plain tuple in the order of the state,
+because a NamedTuple takes twice the time. A step uses ``+ - * /``, comparisons and ``core/arithmetic.py``, but not
+``math``, ``self``, strings or exceptions. Sample and step numbers (k, i, substep) are arguments, never state.
 
 Four rules make the C code bit-identical. Code that breaks a rule is refused with file and line, or fails
 ``test/test_kernels.py``:
 
-1. A step returns the arrays of its state, modified in place, or new arrays. No array moves within the state.
-   Neither a loop nor a call gives a second name to a modified array.
+1. A step returns the arrays of its state, modified in place, or new arrays. Each array keeps its place in the
+   state. Neither a loop nor a call gives a second name to a modified array.
 2. A name keeps its type and shape within a function.
 3. No list grows in a loop: use a comprehension or an array.
-4. Only arrays and short tuples have computed indices.
+4. Only arrays and short tuples are indexed by computed values.
 
-Arrays are arguments, not names of a module or a closure. A call passes all arguments. ``break`` and ``continue``
-are allowed in loops over a range and in while loops.
+Arrays are passed as arguments, not read from a module or a closure. A call passes all arguments. ``break`` and
+``continue`` are allowed in loops over a range and in while loops.
 
-A kernel that contains another kernel is made by a function of the inner kernel: ``adaptive(led)``. Nodes
+A kernel that contains another kernel is made by a function that takes the inner kernel: ``adaptive(led)``. Nodes
 call kernels as plain Python; ``codegen/`` translates them to C unchanged.
 """
 
@@ -40,7 +40,7 @@ from rths_nodes.core import arithmetic
 Function = Callable[..., Any]
 ToNumber = Callable[..., tuple[object, float]]
 GUARD = "guard"
-"""Attribute of a guarded function of another package: its guard (``component_guard.py``)."""
+"""Name of the attribute with the guard of a function of another package (``component_guard.py``)."""
 
 
 class Kernel(NamedTuple):
@@ -70,7 +70,7 @@ def inherits(cls: type, base: type, *methods: str) -> bool:
 
 
 def unguarded(function: Any) -> Any:
-    """Return the function inside the guards of ``component_guard.py``, with its other decorators."""
+    """Remove the guards of ``component_guard.py`` from a function, but not its other decorators."""
     guards = f"{__package__}.component_guard"
     while isinstance(function, FunctionType) and function.__globals__.get("__name__") == guards:
         function = vars(function)["__wrapped__"]

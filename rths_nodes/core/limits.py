@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declared limits of an axis: required limits, optional levels, and the resulting braking distances.
 
-``loop/supervision`` checks both kinds of limits in SI units, in the coordinates of the actuator, without tare.
+``loop/supervision`` checks limits and levels in SI units, in the coordinates of the actuator, without tare.
 
-Axes that stop together brake with their declared decelerations. d is the difference of two successive commands of
-an axis. The deceleration a lets d change by a dt^2 per sample period dt. For the axes j of a group:
+Axes that stop together brake within their declared decelerations. d is the difference of two successive commands
+of an axis. With the deceleration a, d may change by a dt^2 per sample period dt. For the axes j of a group:
 
     N = ceil(max_j |d_j| / (a_j dt^2))       samples to rest, the same for all axes of the group
     d_m = d (1 - m / N),  m = 1 .. N         steps of the stop: successive steps differ by |d| / N <= a dt^2
@@ -38,9 +38,9 @@ from rths_nodes.core.parameters import (
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED
 
 INDICATE, HOLD, STOP, INTERLOCK = ACTIONS = ("indicate", "hold", "stop", "interlock")
-"""Actions if a level is exceeded. ``indicate`` reports; ``hold`` stops the axes safely and holds the test;
-``stop`` stops the axes safely and trips the test. ``interlock`` trips the test and ends the heartbeat of a port
-that has one, so that the far end also stops the rig."""
+"""Actions if a level is violated. ``indicate`` reports; ``hold`` stops the axes safely and holds the test;
+``stop`` stops the axes safely and trips the test. ``interlock`` trips the test and stops the heartbeat of the
+port, if it has one, so that the far end also stops the rig."""
 
 _ITS_UNIT = "its unit"
 
@@ -75,9 +75,9 @@ class Level:
 
 @params
 class Disagreement(Level):
-    """Levels for the difference between the values of an axis and of an auxiliary channel."""
+    """Levels for the difference between a measured value of an axis and an auxiliary channel."""
 
-    channel: str = text("name, without the unit, of an auxiliary channel with the same quantity")
+    channel: str = text("name (without the unit) of an auxiliary channel that measures the same quantity")
 
 
 @params
@@ -98,7 +98,7 @@ class OfExpression(Level):
 class Reading(NamedTuple):
     """Measured displacement (m), measured force (N), command (m) and target (m) of an axis at a sample.
 
-    ``tracked`` (m) is the displacement from the zero of the test, for comparison with the target.
+    ``tracked`` (m) is the displacement relative to the zero of the test, for comparison with the target.
     """
 
     displacement: float
@@ -112,12 +112,12 @@ PREVIOUS = "previous"
 
 
 class AxisQuantity(NamedTuple):
-    """Quantity of an axis: the value ``reading`` minus the value ``minus`` of the same sample.
+    """Quantity of an axis: the field ``reading`` of :class:`Reading`, minus its field ``minus`` if not empty.
 
-    The previous ``reading`` is subtracted if ``minus`` is PREVIOUS. A difference in a unit per second is
-    multiplied by the sampling rate. ``level`` is the class of the quantity's levels, or None if only expressions
-    use the quantity. If ``level`` is :class:`Disagreement`, the value of an auxiliary channel is subtracted.
-    ``limit`` is the name of the limit of this quantity. ``noise`` is the sensor whose noise the quantity contains.
+    If ``minus`` is PREVIOUS, the value of ``reading`` at the previous sample is subtracted. If ``unit`` is per
+    second, the difference is multiplied by the sampling rate. ``level`` is the class of the quantity's levels, or
+    None if only expressions use the quantity. For :class:`Disagreement`, the value of an auxiliary channel is
+    subtracted. ``limit`` names the limit of this quantity, and ``noise`` the sensor whose noise it contains.
     ``at_rest`` is true if the quantity may be non-zero at rest. ``in_metres`` is true if the quantity is undefined
     for a force axis, whose commands are in N.
     """
@@ -185,8 +185,8 @@ class Levels:
 class RigQuantity(NamedTuple):
     """Quantity of the rig: number of consecutive ``counted`` samples, or their fraction in the last second.
 
-    ``counted`` is a function of the flags of Command and Measurement. It returns whether the sample is counted, or
-    None to leave the count in a row unchanged. In messages ``reason`` follows the value.
+    ``counted(command, measured)`` takes the flags of Command and Measurement. It returns whether the sample
+    counts, or None to leave the number in a row unchanged. In messages, ``reason`` follows the value.
     """
 
     unit: str
@@ -213,7 +213,7 @@ WHOLE = {
         "samples",
         "number of consecutive samples with an adaptive parameter of the compensator at its bound; default, "
         "except on a simulator: report at once, hold after half a second",
-        # a bridged Command carries no compensator parameters
+        # a bridged Command has no flags of the compensator
         lambda command, measured: None if command & FLAG_BRIDGED else bool(command & FLAG_AT_BOUND),
         " in a row had an adaptive parameter of the compensator at its bound",
     ),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process of an OpenSees model, run by ``core/child_program.py`` with the task as JSON.
 
-The process calls ``work(ops, task, model)`` in the file ``work`` of the task. This function builds the user's
-model. Neither this file nor ``work`` imports the package. An error is reported in one line, with exit code 1.
+The process calls ``work(ops, task, model)`` in the Python file ``task["work"]``. This function builds the user's
+model. Both files import nothing from the package. An error is reported in one line, with exit code 1.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Model:
     def command(self, name: str, arguments: Sequence[object]) -> None:
         """Run a command of the analysis. Raises SystemExit if the command fails or prints anything.
 
-        OpenSees prints a message about an error and continues with a default value.
+        For some errors, OpenSees only prints a message and continues with a default value.
         """
         before = os.fstat(PRINTED).st_size
         try:

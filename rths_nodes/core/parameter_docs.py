@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declared parameters as rows of a table, and as JSON Schema (draft 7) for text editors.
 
-The schema includes the types of other packages. Only the loader checks relations between keys.
+The schema includes component types of other packages. It omits relations between keys, which the loader checks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def table(cls: type) -> list[Row]:
 
 
 def sections(cls: type, path: str = "") -> Iterator[tuple[str, type]]:
-    """Yield the path (``axes.NAME.limits``) and class of each section without type in ``cls``, outermost first."""
+    """Yield path (``axes.NAME.limits``) and class of the sections in ``cls`` without a type, outermost first."""
     for name, spec in declared(cls).items():
         if spec.cls is not None:
             section = join(path, name) + (f".{ANY}" if spec.kind == "sections" else "")

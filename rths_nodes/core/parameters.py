@@ -7,7 +7,7 @@ params`` and the generated parameter pages.
 
 A ``Params`` class checks its own fields in ``validate``. Checks against the rest of the scenario belong to the
 other methods of :class:`ChecksScenario`, which receive a :class:`TestContext` and never the scenario itself. For
-each family, a class holds the defaults of optional attributes. The registry adds these to the components.
+each family, a class defines the defaults of optional attributes. The registry adds these to the components.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Spec:
     columns: bool = False
     """True for a file of columns. In data a mapping of columns may replace the file."""
     places: Mapping[str, str] = attrs.field(factory=dict)
-    """Names of this option in each interface; empty if the parameter is not an option of a run."""
+    """Name of this option in each interface; empty if the parameter is not an option of a run."""
 
     @property
     def required(self) -> bool:
@@ -140,7 +140,7 @@ def _field(kind: str, doc: str, default: object, unit: str = "", **further: Any)
 
 
 def number(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
-    """Declare a float, optional if ``default=None``. Integers are converted; other types, NaN and inf refused."""
+    """Declare a finite float; optional if ``default=None``. Integers are converted. Other types are refused."""
     return _field("number", doc, default, unit, **bounds)
 
 
@@ -159,7 +159,7 @@ def path(
 ) -> Field:
     """Declare a file. A path in a scenario file is relative to that file, otherwise to the working directory.
 
-    A file that ``runs`` is a program and has all rights of the user. ``opens`` names the field that lists the
+    With ``runs`` the file is a program with all rights of the user. ``opens`` names the field that lists the
     files opened by a Python program, relative to the program. These files, and imported modules below the
     program's folder, belong to the program. With ``columns``, a mapping of columns may replace the path in data.
     Recordings contain a copy of the file.
@@ -184,7 +184,7 @@ def vector(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: 
 def matrix(doc: str, unit: str = "", default: object = attrs.NOTHING, large: bool = False) -> Field:
     """Declare a list of rows of equal length, stored as a tuple of tuples, or a CSV file with the rows.
 
-    The file is located like the file of :func:`path`. Its numbers are stored and recorded. A ``large`` matrix may
+    The path is resolved as in :func:`path`. The numbers are stored and recorded. A ``large`` matrix may
     also be in a Matrix Market or npz file. For such a file, and for a CSV file with more than
     ``validation.TAKEN_IN`` rows, the path is stored and recorded.
     """
@@ -194,7 +194,7 @@ def matrix(doc: str, unit: str = "", default: object = attrs.NOTHING, large: boo
 def component(family: str, doc: str, default: object = attrs.NOTHING, after: str = "") -> Field:
     """Declare a section with a ``type`` of ``family``. Its value is the Params of this component.
 
-    ``default`` is None for an optional section, otherwise the data of an omitted section. ``after`` names the
+    ``default`` is None for an optional section, otherwise the data for an omitted section. ``after`` names the
     field of the component whose output is the input of this component.
     """
     return _field("component", doc, default, family=family, after=after)
@@ -253,7 +253,7 @@ def evolved(built: T, **values: object) -> T:
 
 
 def completed(built: T, name: str, value: object) -> T:
-    """Return ``built`` with its parameter ``name`` set to ``value``; unchanged unless the parameter is None."""
+    """Return ``built`` with its parameter ``name`` set to ``value`` if it is None; otherwise unchanged."""
     if name not in declared(type(built)) or getattr(built, name) is not None:
         return built
     return evolved(built, **{name: value})
@@ -275,7 +275,7 @@ def unchanged(displacement: Array, velocity: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class TestContext:
-    """Data of a test for checks of parameters. Values by axis are in the order of ``axes``."""
+    """Properties of a test, for checks of parameters. Values per axis are in the order of ``axes``."""
 
     __test__: ClassVar[bool] = False  # not a test case of pytest
 
@@ -364,7 +364,7 @@ class ChecksScenario:
         """
 
     def cautions(self, test: TestContext) -> list[str]:
-        """Return warnings about permitted but dangerous or doubtful settings in this test."""
+        """Return warnings about permitted settings that are dangerous or doubtful in this test."""
         return []
 
     def contents(self) -> list[str]:
@@ -379,7 +379,7 @@ class ChecksScenario:
         return (0,) * n_axes
 
     def remarks(self, state: Mapping[str, float]) -> list[str]:
-        """Return remarks on ``state``, the final internal quantities of a compensator by name."""
+        """Return remarks on ``state``, the internal quantities of a compensator, by name, at the end of a test."""
         return []
 
 
@@ -391,7 +391,7 @@ def _add_members(cls: type, source: type) -> None:
 
 
 class OfParams(ChecksScenario):
-    """Attributes of every ``Params``. A parameter of the same name takes precedence."""
+    """Default attributes of every ``Params``. A parameter of the same name takes precedence."""
 
     type_name: ClassVar[str]
     cannot_be_built: str = ""

@@ -73,7 +73,7 @@ class StructuralForce(Protocol):
 
 
 class RestoringForce(StructuralForce, Protocol):
-    """Restoring force as a component. Each degree of freedom has its own force."""
+    """Restoring force as a component, computed separately for each degree of freedom."""
 
     Params: ClassVar[type]
     initial_stiffness: float
@@ -175,7 +175,7 @@ class Integrator(Protocol):
         return ""
 
     def begin(self, experimental_force: Array) -> None:
-        """Send the force to an external part and thus begin the next ``step``."""
+        """Begin the next ``step`` by sending the force to an external part."""
 
     def ready(self) -> bool:
         """Return whether ``step`` returns without blocking."""
@@ -227,7 +227,7 @@ class FarEnd:
 
     Stroke is in m, velocity in m/s, deceleration in m/s^2, and force in N. ``error`` (m) limits the difference
     between command and measured displacement; inf means no limit. If commands are missing, the far end
-    extrapolates for ``bridged`` samples and then brakes. The session ends after ``watchdog`` samples without
+    extrapolates for ``bridged`` samples and then brakes. The session ends after ``watchdog`` samples without a
     command.
     """
 
@@ -242,7 +242,7 @@ class FarEnd:
 
 @dataclass(frozen=True)
 class ReportedState:
-    """Measurement of the far end, number of the newest received command, and reason for a stop."""
+    """Measurement of the far end, number of the newest command that it received, and reason for its stop."""
 
     measured: Measurement
     newest: int
@@ -252,7 +252,7 @@ class ReportedState:
 class Listener(Protocol):
     """Receives the states of an open session, but sends no commands.
 
-    ``multiprocessing`` can pickle a listener with its socket. The listener can thus outlive the driving process.
+    A listener and its socket can be pickled (``multiprocessing``), and so outlive the process that drives the rig.
     """
 
     def states(self, seconds: float) -> list[ReportedState]:
@@ -286,7 +286,7 @@ class OfPort(Protocol):
     paced: bool = False
     """True if a clock or the rig sets the ticks after a procedure has opened the port."""
     handover: Any = None
-    """Data that a procedure hands over to a test (``loop/supervision/handover.py``)."""
+    """Data that a procedure passes to a test (``loop/supervision/handover.py``)."""
 
     @property
     def failure(self) -> str:
@@ -343,7 +343,7 @@ class Readback(Protocol):
 
     @property
     def heartbeat(self) -> int | None:
-        """Heartbeat counter, which the rig monitors. The counter advances only with processed samples."""
+        """Heartbeat counter for the rig, which advances only with processed samples; None without a heartbeat."""
         return None
 
     @property
@@ -394,7 +394,7 @@ class Port(OfPort, Readback, Protocol):
     """Names of the auxiliary channels of a command, with units, e.g. ``damper_voltage [V]``."""
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Connect to the rig, which is at sample 0.
+        """Connect to the rig, which is then at sample 0.
 
         ``pacer`` waits for the next tick of the computer's clock and returns the number of missed ticks. A
         simulator without ``pacer`` runs at full speed.
@@ -438,7 +438,7 @@ class Port(OfPort, Readback, Protocol):
         """Return the Measurement of the tick once ready. After :meth:`begin`, this is Measurement 0."""
 
     def truth(self) -> Measurement | None:
-        """Return the true, noise-free state of the rig at the tick; None if unknown, e.g. for a real rig."""
+        """Return the noise-free state of the rig at the tick; None if unknown, e.g. for a real rig."""
 
     def safe(self) -> None:
         """Put the rig into its own safe state. Must work at any time."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loader of all component families.
+"""Registry of all component families, which loads components on demand.
 
-A family is a table ``TABLE = {name: ".module:Class"}`` in its module. A module name that begins with a dot is
-relative. Modules are imported on demand. Other packages add components through the entry point group
+The module of a family has a table ``TABLE = {name: ".module:Class"}``. A module name that begins with a dot is
+relative. Other packages add components through the entry point group
 ``rths_nodes.<family>``. A running program adds components with :func:`add`, or passes a class or kernel to
 :func:`load` instead of a name.
 """
@@ -131,12 +131,12 @@ def named(family: str, component: object, path: str = "") -> str:
 
 
 def added() -> list[tuple[str, object]]:
-    """Return the families and components that the running program has added, for its child processes."""
+    """Return family and component of each addition by the running program, for its child processes."""
     return [(family, component) for (family, _), (component, _) in _added.items()]
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return an identifier of this process and the added components in ``parts``, or an empty string."""
+    """Return an identifier of this process and its added components in ``parts``; empty if there are none."""
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -190,7 +190,7 @@ def summary(documented: object) -> str:
 
 
 def class_of(family: str, built: AnyParams) -> Any:
-    """Return the class of the parameters ``built``. Raises ConfigError for a missing or redefined class."""
+    """Return the component class of ``built`` parameters. Raises ConfigError if it is missing or redefined."""
     if built.cannot_be_built:
         raise ConfigError(built.cannot_be_built)
     cls = load(family, type(built).type_name)

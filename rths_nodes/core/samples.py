@@ -79,7 +79,7 @@ class Target:
     Displacement (m), velocity (m/s) and acceleration (m/s^2, predicted from extrapolated forces) are values at
     step i. ``exact_acceleration`` (m/s^2), ``external_force`` and ``restoring_force`` (N, numerical substructure)
     are values at step i-1. ``energies`` (J) are the model's input, kinetic, strain and damping energy at step i-1,
-    or NaN if the complete model is sent.
+    or NaN if the Target has all degrees of freedom.
     """
 
     step: int

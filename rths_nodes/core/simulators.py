@@ -34,7 +34,7 @@ from rths_nodes.core.samples import EMPTY, Array
 
 
 class SpecimenKernel(NamedTuple):
-    """``constants`` from parameters, the states at ``rest``, and the functions ``force`` (N) and ``rate``."""
+    """Functions of a specimen: ``constants`` from parameters, states at ``rest``, ``force`` (N) and ``rate``."""
 
     constants: Function
     rest: Callable[..., tuple[float, ...]]
@@ -51,7 +51,7 @@ def no_rates(constants: object, state: object, displacement: float, velocity: fl
 class Specimen:
     """Computes the force of a specimen of one axis and the rates of its inner states, in plain floats.
 
-    A class with a kernel has ``KERNEL`` or :meth:`kernel_of`. Any other class implements ``force``, ``rate``,
+    A class with a kernel defines ``KERNEL`` or :meth:`kernel_of`. Any other class implements ``force``, ``rate``,
     ``initial_state`` and, if it has states, ``decay``.
     """
 
@@ -184,7 +184,7 @@ def still(n_axes: int) -> Shown:
 
 
 class RigKernel(NamedTuple):
-    """Functions of a ``Kernel``, and ``shown(constants, state)`` for the results at rest."""
+    """Functions of a ``Kernel``, and ``shown(constants, state)``, which returns the results at rest."""
 
     constants: Function
     rest: Function

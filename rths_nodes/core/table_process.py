@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process that reads a MATLAB, HDF5 or netCDF file, run by ``core/child_program.py`` with the task as JSON.
 
-Damaged files can crash the libraries or exhaust the memory. Only this process then exits. The process writes one
+A damaged file can crash the libraries or exhaust the memory, but ends only this process. The process writes one
 line of JSON to the descriptor ``out``, then the numbers as float64. This file imports nothing from the package.
 """
 

@@ -122,8 +122,8 @@ class Table:
         if not (finite := np.isfinite(column)).all():
             row = int(np.flatnonzero(~finite)[0])
             raise ConfigError(
-                f"{path}: row {row + 1} of {called} in {self.path} is {column[row]}: must be a number; "
-                f"{np.count_nonzero(~finite)} of {len(column)} numbers are missing"
+                f"{path}: row {row + 1} of {called} in {self.path} is {column[row]}: must be finite; "
+                f"{np.count_nonzero(~finite)} of {len(column)} numbers are not finite"
             )
         return column
 
@@ -168,7 +168,7 @@ def column_class(units: Mapping[str, float]) -> type:
             "name of the column or variable; in a text file without names, the number of the column, from 1"
         )
         index: int = parameters.integer(
-            "number, from 1, of the column in a variable that has several columns", default=1, at_least=1
+            "number of the column, from 1, in a variable with several columns", default=1, at_least=1
         )
         unit: str = parameters.text("unit of the column", next(iter(units)), units)
         factor: float = parameters.number(
@@ -193,15 +193,15 @@ def column(units: Mapping[str, float], doc: str, optional: bool = False) -> para
 
 
 UNIFORM = 0.01
-"""Permitted deviation of exact times from uniform times, in steps."""
+"""Permitted deviation of exact times from uniform times, as a fraction of a step."""
 UNIFORM_ROUNDED = 0.15
-"""Permitted deviation of rounded times from uniform times, in steps. A missing line deviates by 0.16 or more."""
+"""Same as ``UNIFORM`` for rounded times. A missing line causes a deviation of at least 0.16."""
 SHORTEST_STEP = float(np.finfo(float).tiny)
 """Shortest step with a finite rate, s."""
 
 
 def even_step(times: Array, lines: Sequence[int] | None = None) -> tuple[float, float]:
-    """Return the step of ``times`` (s) and a tolerance for rounding (s).
+    """Return the step of ``times`` (s) and the tolerance for rounded times (s).
 
     Raises ConfigError, with the line or row of the most uneven time, unless the steps are positive and uniform.
     """
@@ -221,7 +221,7 @@ def even_step(times: Array, lines: Sequence[int] | None = None) -> tuple[float, 
     digits = max(9, 3 + math.ceil(math.log10(max(1.0, largest / widest))))
     raise ConfigError(
         f"the time column is not uniform: {row} {n} is {gaps[odd]:.4g} s after the previous {row}, at "
-        f"{times[odd + 1]:.{digits}g} s. The times must rise in even steps; most steps are {usual:.4g} s"
+        f"{times[odd + 1]:.{digits}g} s. The times must increase in equal steps; most steps are {usual:.4g} s"
     )
 
 
@@ -294,7 +294,7 @@ class _Text:
         if counted or (fractions and all(numbers)):
             return (
                 f"line {self.number}: {' '.join(self.first)[:_SHOWN]!r} contains the numbers of the channels. "
-                "Begin the line with #, or write a line of names above the line"
+                "Begin the line with #, or add a line of names above it"
             )
         return ""
 
@@ -330,7 +330,7 @@ def _is_number(cell: str) -> bool:
 
 
 def read_binary(path: Path, most: int = LARGEST) -> Contents:
-    """Return numbers by name: ``s.x`` or ``s(2).x`` for elements of structs, ``c{2}`` for elements of cell arrays.
+    """Read a MATLAB, HDF5 or netCDF file. Elements of structs are named ``s.x`` or ``s(2).x``, of cells ``c{2}``.
 
     Raises ValueError for a file that is damaged, exceeds ``most`` bytes (TooLarge) or refers to data in other
     files. Raises OSError for an unreadable file, and ConfigError for HDF5 without h5py.
@@ -381,6 +381,6 @@ def hdf5(purpose: str, otherwise: str = "") -> Any:
         import h5py
     except ImportError:
         raise ConfigError(
-            f"{purpose} needs h5py: install it (pip install h5py, Debian python3-h5py){otherwise}"
+            f"{purpose} requires h5py: install it (pip install h5py, Debian python3-h5py){otherwise}"
         ) from None
     return h5py

@@ -63,7 +63,7 @@ def read_head(path: str | os.PathLike[str], count: int, most: float = math.inf) 
         if status.st_size > most:
             raise TooLarge(f"the file has {size_of(status.st_size)}: must be <= {size_of(int(most))}")
         with open(descriptor, "rb", closefd=False) as stream:
-            # reading at most the file size does not block: special files such as /proc/kmsg have the size 0
+            # reading no more than the file size cannot block: special files such as /proc/kmsg have the size 0
             return stream.read(min(count, status.st_size))
     finally:
         os.close(descriptor)
@@ -89,7 +89,7 @@ def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return the inode, size and times of a file. Raises OSError if it is missing, ValueError for a bad path."""
+    """Return the inode, size and times of a file. Raises OSError if missing, ValueError for an invalid path."""
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
@@ -100,7 +100,7 @@ def reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """Yield the path of a file to write, which replaces ``path`` at the end of the ``with`` block.
+    """Yield the path of a new file, which replaces ``path`` at the end of the ``with`` block.
 
     The file at ``path`` is unchanged if an exception is raised. Devices and pipes are written directly.
     """

@@ -80,7 +80,7 @@ def _field(mark: str) -> bytes:
 T = TypeVar("T")
 ENCAPSULATION = b"\x00\x01\x00\x00"
 HEAD = struct.Struct(f"<4x2I8x{FIELD_SIZE}xI")
-"""First numbers of every message in a stream: seconds and nanoseconds of the stamp, and sample or step number."""
+"""First numbers of every sample message: seconds and nanoseconds of the stamp, and sample or step number."""
 EMPTY = 1
 HEADER = "std_msgs/Header"
 TIME = "builtin_interfaces/Time"
@@ -320,7 +320,7 @@ def _target(head: tuple[int, ...], arrays: list[Array], octets: list[bytes]) -> 
 
 
 def encode(message: str, values: Data) -> bytes:
-    """Return the CDR bytes of a message with plain values. The header has ``stamp`` (ns) and ``frame_id``."""
+    """Return the CDR bytes of a message. ``values`` may include ``stamp`` (ns) and ``frame_id`` of the header."""
     out = bytearray(ENCAPSULATION)
 
     def put(code: str, size: int, *numbers: object) -> None:
@@ -350,7 +350,7 @@ def encode(message: str, values: Data) -> bytes:
 
 
 def decode(message: str, data: bytes, text: str | None = None) -> Data:
-    """Return the plain values of a message, as for :func:`encode`.
+    """Return the plain values of a message, in the form that :func:`encode` accepts.
 
     ``text`` is the recorded definition of the message, if it differs from ``msg/``. Raises ValueError if ``data``
     is not a message of this type.

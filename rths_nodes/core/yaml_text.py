@@ -154,7 +154,7 @@ def _null(loader: _Loader, node: yaml.ScalarNode) -> None:
 
 
 _QUICK: type[_Loader] = _Loader
-# text that libyaml and PyYAML may read differently; PyYAML reads it
+# PyYAML parses text that libyaml may read differently
 _DIFFERENT = re.compile(r"[!?\t\ufeff]|[|>][-+0-9]*#")
 if yaml.__with_libyaml__:
     from yaml.cyaml import CParser  # type: ignore[attr-defined]
@@ -209,7 +209,7 @@ def source_of(path: str | os.PathLike[str], origin: str) -> str:
 
 
 def number_in(word: str) -> object:
-    """Return ``word``, as a number if YAML reads a number. Raises ConfigError for an ambiguous number."""
+    """Return ``word``, converted if YAML reads it as a number. Raises ConfigError for an ambiguous number."""
     numeric = any(re.fullmatch(_PATTERNS[kind][0], word) for kind in ("int", "float"))
     return parse(word, "number") if numeric else word
 

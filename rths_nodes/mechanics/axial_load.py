@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A column under an actuator that inclines with the column's head: the closed form of the plane geometry.
+"""Plane geometry, in closed form, of a column and of an actuator that inclines with the column's head.
 
 The column of length h is hinged at its base. Its head drifts by u and descends by w. The actuator above the
 column, vertical at rest, has the length L from pin to pin and the extension e:
@@ -25,7 +25,7 @@ class ColumnGeometry:
         "length of the column, from its hinge to the hinge of the actuator", "m", more_than=0.0, at_most=100.0
     )
     actuator_length: float | None = number(
-        "length of the actuator at rest, pin to pin; default: the actuator moves with the head and stays upright",
+        "length of the actuator at rest, pin to pin; default: the actuator moves with the head and stays vertical",
         "m",
         None,
         more_than=0.0,

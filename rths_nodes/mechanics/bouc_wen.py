@@ -10,8 +10,8 @@ from rths_nodes.core.decay import ROUNDED_OFF, Decay
 from rths_nodes.core.errors import ConfigError, show
 
 SHARPEST = 100.0
-"""Largest exponent. Steel plates and friction do not yield more sharply. Larger exponents need more integration
-increments."""
+"""Largest exponent. Steel plates and friction do not yield more sharply, and larger exponents require more
+integration increments."""
 
 LEAST_GAMMA = 1e-9
 """Smallest ratio of gamma to beta + gamma. Without gamma, z unloads along its loading curve."""

@@ -52,7 +52,7 @@ def both_settled(first: Callable[..., object], second: Callable[..., object]) ->
 
 
 class Butterworth:
-    """Filter of ``order`` and ``cutoff`` (Hz), sampled every ``dt`` (s). ``delay`` (s) is the delay at 0 Hz.
+    """Low-pass filter of ``order`` and ``cutoff`` (Hz), sampled every ``dt`` (s). ``delay`` (s) is valid at 0 Hz.
 
     Raises ValueError if a value is out of range.
     """
@@ -93,7 +93,7 @@ class Butterworth:
 
 
 def filtered(values: Array, low_pass: Butterworth | None) -> Array:
-    """Return ``values`` filtered from the steady state at the first value; unchanged if ``low_pass`` is None."""
+    """Filter ``values``, starting in the steady state of the first value; unchanged if ``low_pass`` is None."""
     if low_pass is None or not len(values):
         return values
     low_pass.start(float(values[0]))

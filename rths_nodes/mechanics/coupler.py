@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators that move one rigid coupler (loading beam, platform) by translation and rotation in a plane.
 
-Actuator a connects a hinge at the anchor p_a on the reaction wall with a hinge at the arm r_a from the reference
-point q_0 of the coupler. q = (x, y) is the translation of the reference point, theta is the rotation
+Actuator a connects a hinge on the reaction wall, at the anchor p_a, with a hinge on the coupler, at the arm r_a
+from the reference point q_0. q = (x, y) is the translation of the reference point, theta is the rotation
 (counter-clockwise) with the matrix R, and S = [[0, -1], [1, 0]]. Primes are time derivatives:
 
     arm            s_a = R r_a,  s_a' = theta' S s_a,  s_a'' = theta'' S s_a - theta'^2 s_a
@@ -38,9 +38,9 @@ Rows = tuple[Numbers, ...]
 SINGULAR = 1e-3
 """Jacobian determinant (magnitude) below which actuators jam. Rotations are multiplied by the longest arm."""
 ITERATIONS = 20
-"""Largest number of iterations of Newton's method, which needs four to six within the limits."""
+"""Largest number of iterations of Newton's method. Within the limits, four to six suffice."""
 CLOSED = 1e-13
-"""Error of an axis at which Newton's method ends, relative to the length of the longest actuator."""
+"""Tolerance of Newton's method for an axis, relative to the length of the longest actuator."""
 
 Axis = tuple[tuple[float, float], tuple[float, float], tuple[float, float], float]
 Link = tuple[float, float, float, float, float]
@@ -74,7 +74,7 @@ def planar(values: Numbers) -> tuple[float, float, float]:
 
 
 def guided_row(link: Link, scale: float) -> tuple[float, float]:
-    """Return the Jacobian's row of one of two actuators. Rotations are multiplied by ``scale`` (m)."""
+    """Return the row of the Jacobian for one of two actuators. Rotations are multiplied by ``scale`` (m)."""
     ux, uy, _, sx, sy = link
     return ux, (sx * uy - sy * ux) / scale
 
@@ -453,7 +453,7 @@ class Coupler:
             rows = [self._shape.row(leg, 1.0) for leg in held]
             size = determinant(tuple(rows))
             within = (k.shortest <= reduce(np.minimum, lengths)) & (np.abs(theta) <= k.largest_rotation)
-            within &= k.sign * size > SINGULAR * k.scale  # the rows are not scaled, so the limit is
+            within &= k.sign * size > SINGULAR * k.scale  # the limit is scaled, because the rows are not
             poses[:, left[~within]] = math.nan
             errors = [d[left] - (length - axis[3]) for d, length, axis in zip(axes, lengths, k.axes, strict=True)]
             going = within & ~(reduce(np.maximum, map(np.abs, errors)) <= k.close)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predefined history of a run: the target and command of every axis at every sample, in one file with a hash."""
+"""Predefined history of a run, stored in one file: the target and command of every axis at every sample."""
 
 from __future__ import annotations
 

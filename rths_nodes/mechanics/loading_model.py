@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of a loading system, defined by its inverse, and their files.
+"""Models of a loading system, defined by an inverse model, and their files.
 
 The command is the sum of the matrices G_p times the p-th derivatives of the motion. The inverse, G_FF(s), is thus
 a matrix of polynomials of low degree (Phillips & Spencer 2012, Eqs. 2.7, 2.8). The loading system itself, which
@@ -70,7 +70,7 @@ def inverse_response(coefficients: Array, s: Frequencies) -> Complex:
 
 
 def ahead(coefficients: Array, lead: float) -> Array:
-    """Return ``coefficients`` for the motion ``lead`` (s) later, by a Taylor series up to the jerk."""
+    """Return ``coefficients`` for the motion ``lead`` (s) ahead, from a Taylor series up to the jerk."""
     shifted = np.zeros_like(coefficients)
     for power, rows in enumerate(coefficients):
         for shift in range(len(coefficients) - power):
@@ -111,7 +111,7 @@ def check(coefficients: Array, path: str) -> None:
 def check_static(coefficients: Array, path: str) -> None:
     """Raise ConfigError for an inverse whose static part is singular.
 
-    A directly used inverse need not be a physical model beyond the fitted frequencies.
+    An inverse that is used directly need not be a physical model beyond the fitted frequencies.
     """
     if is_singular(coefficients[0]):
         raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular, so the axes are not separable at rest")
@@ -183,8 +183,8 @@ class Feedforward:
     def coefficients(self, path: str, n_axes: int = 0) -> Array:
         """Return the array ``(4, n_axes, n_axes)``, ordered by derivative.
 
-        ``n_axes`` = 0 means the number of rows of ``displacement``. Raises ConfigError, with ``path``, if a matrix
-        has a different size.
+        If ``n_axes`` is 0, the number of rows of ``displacement`` is used. Raises ConfigError, with ``path``, if a
+        matrix has a different size.
         """
         n = n_axes or len(self.displacement)
         return np.array([_sized(getattr(self, name), n, n, f"{path}.{name}") for name in DERIVATIVES])
@@ -216,7 +216,7 @@ class Content:
 
 @dataclass(frozen=True)
 class LoadingModel:
-    """A model of the loading system; ``feedforward`` ``(4, n_axes, n_axes)`` has the coefficients of its inverse.
+    """Model of a loading system. ``feedforward`` ``(4, n_axes, n_axes)`` are the coefficients of its inverse.
 
     ``axes`` is empty if the axes have no names. ``lead`` (s) is the delay of commands beyond the declared delay of
     the port. ``origin`` is the file or section of the model.

@@ -15,7 +15,7 @@ from rths_nodes.core.simulators import Specimen
 SMALL = 1e-7
 """Steps of displacement (m), velocity (m/s) and internal states for the linearisation."""
 STEEPER = 0.01
-"""Largest relative growth of slopes if the step shrinks from ten times ``SMALL`` to ``SMALL``. The slopes of a
+"""Largest relative growth of slopes when the step shrinks from ten times ``SMALL`` to ``SMALL``. The slopes of a
 friction force grow more."""
 
 
@@ -36,7 +36,7 @@ class SmallSpecimen:
 
     @classmethod
     def of(cls, specimen: Specimen) -> SmallSpecimen:
-        """Linearise ``specimen`` at rest by central differences. Raises ValueError if slopes do not converge."""
+        """Linearise ``specimen`` at rest by central differences. Raises ValueError if they do not converge."""
         larger, slopes = np.abs(slopes_of(specimen, 10.0 * SMALL)), slopes_of(specimen, SMALL)
         if (np.abs(slopes) > (1.0 + STEEPER) * larger + STEEPER * larger.max()).any():
             raise ValueError(
@@ -50,7 +50,7 @@ class SmallSpecimen:
 
     @property
     def slope(self) -> float:
-        """Initial stiffness, N/m, including states that follow the displacement, as in steel."""
+        """Initial stiffness, N/m, including the forces of states that follow the displacement, as in steel."""
         follows = ~(self.states.any(axis=0) | self.states.any(axis=1) | (self.displacement_to_state != 0.0))
         return self.stiffness + float(self.force_of_state[follows] @ self.velocity_to_state[follows])
 

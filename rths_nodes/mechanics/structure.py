@@ -2,7 +2,7 @@
 """Matrices of a structure: large matrices, degrees of freedom without mass, exact steps of linear systems.
 
 Matrices are arrays. Large matrices are ``scipy.sparse.csr_array``; they stay sparse and are factorised once as a
-band. Functions of a :data:`Matrix` take both. For arrays they return exactly numpy's results, without scipy.
+band. Functions of a :data:`Matrix` accept both. For arrays they use numpy only, and return exactly its results.
 
 With the index t for degrees of freedom with mass and o for those without mass, M a + C v + K x = p is
 
@@ -28,11 +28,11 @@ Matrix = Any
 Indices = NDArray[np.intp]
 
 WELL_FILLED = 2.0
-"""Largest size of a band, in entries per nonzero entry of the matrix, for which products use the band."""
+"""Products use the band of a matrix if it has fewer entries than this number times the nonzero entries."""
 
 
 class NotDefinite(ValueError):
-    """The matrix is not positive definite."""
+    """Raised for a matrix that is not positive definite."""
 
 
 def is_sparse(matrix: Matrix) -> bool:
@@ -54,7 +54,7 @@ def largest(matrix: Matrix) -> float:
 def inverse(matrix: Matrix) -> Array | Inverse:
     """Return an operator that multiplies by the inverse.
 
-    Raises LinAlgError for a singular array, NotDefinite for a sparse matrix that is not positive definite.
+    Raises LinAlgError for a singular array, and NotDefinite for a sparse matrix that is not positive definite.
     """
     return Inverse(matrix) if is_sparse(matrix) else np.linalg.inv(matrix)
 
@@ -84,7 +84,7 @@ def lower_band(n: int, rows: Indices, columns: Indices, values: Array, width: in
 class Inverse:
     """Solves systems with a symmetric positive definite sparse matrix by a banded Cholesky factor.
 
-    Rows keep their order unless reverse Cuthill-McKee order makes the band narrower. Raises NotDefinite if the
+    Rows are reordered (reverse Cuthill-McKee) if this makes the band narrower. Raises NotDefinite if the
     matrix is not positive definite.
     """
 
@@ -217,7 +217,7 @@ def numbered(chosen: NDArray[np.bool_]) -> str:
 
 
 class Followers(NamedTuple):
-    """Matrices that give the motion of m massless, unloaded degrees of freedom from the motion of the other t."""
+    """Matrices that give the motion of m massless, unloaded degrees of freedom from the motion of t others."""
 
     damped: bool
     velocity: Array

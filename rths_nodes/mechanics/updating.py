@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model updating: models of the specimen (copies) are fitted to its measured behaviour during the test.
+"""Model updating: copies of the specimen's model are fitted to its measured behaviour during the test.
 
 A copy is a model of a restoring force. Its open parameters are estimated, relative to their initial values.
 
@@ -57,14 +57,14 @@ PERIOD = 0.01
 """Approximate interval between samples, s. Over shorter intervals, noise dominates displacement differences."""
 UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED | FLAG_FROZEN
 GATE = 5.0
-"""Largest innovation with which a force is used. In the mean square, larger innovations count as ``GATE``."""
+"""Largest innovation of a force that is used. In the mean square, larger innovations count as ``GATE``."""
 IDENTIFIED = 1.0 / 12.0
 """Fraction of the initial uncertainty at which a parameter counts as identified."""
 DETERMINED = 0.5
 """Largest remaining fraction of every parameter's initial uncertainty at which the copies begin to follow."""
 STILL, MOVED = 3.0, 20.0
-"""A load cell counts as dead if the force stays within ``STILL`` times the noise while the expected force moves
-by ``MOVED`` times the noise."""
+"""A load cell counts as dead if the force stays within ``STILL`` times the noise while the expected force changes
+by more than ``MOVED`` times the noise."""
 UNEXPLAINED = 2.25
 """Mean square of the innovation above which the model does not explain the specimen: an rms of 1.5."""
 WINDOW = 2.0
@@ -117,7 +117,7 @@ KINDS = {
 
 
 class Open(NamedTuple):
-    """Parameter to estimate. ``bounds`` are in SI units. None means half and twice the initial value."""
+    """Parameter to estimate. ``bounds`` are in SI units, by default half and twice the initial value."""
 
     name: str
     bounds: tuple[float, float] | None = None
@@ -300,7 +300,7 @@ def points(belief: Belief) -> Array:
 
 
 def predicted(belief: Belief, moved: Callable[[Point], Point], noise: Array) -> Belief:
-    """Return the belief after ``moved`` moves each point; ``noise`` ``(n,)`` are added standard deviations."""
+    """Return the belief after ``moved`` moves each point and standard deviations ``noise`` ``(n,)`` are added."""
     at = np.array([moved(point) for point in points(belief).T.tolist()]).T
     mean = at[:, 1:].mean(axis=1)
     return Belief(mean, triangular(np.hstack((_weighted(at - mean[:, None]), np.diag(noise)))))
@@ -320,7 +320,7 @@ def _weighted(deviations: Array) -> Array:
 
 
 class Settings(NamedTuple):
-    """Settings of a step; ``prior`` ``(m,)`` is the relative uncertainty of the initial values."""
+    """Settings of an estimation step; ``prior`` ``(m,)`` is the relative uncertainty of the initial values."""
 
     period: float
     """Interval between two samples, s."""
@@ -374,7 +374,7 @@ class Still(NamedTuple):
 class State(NamedTuple):
     belief: Belief
     released: Array
-    """Relative parameters ``(m,)`` of the copies."""
+    """Parameters of the copies, relative to their initial values, ``(m,)``."""
     mean_square: float
     displacement: float
     """Displacement of the last usable sample, m."""
@@ -388,7 +388,7 @@ class State(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """Result of a step. ``use`` is a key of ``WORDS``.
+    """Result of an estimation step. ``use``, a key of ``WORDS``, states how the sample was used.
 
     ``expected`` is the expected force (N). ``spread`` (N) is the standard deviation of measured minus expected
     force.
@@ -519,5 +519,5 @@ def forgotten(belief: Belief, period: float, forgetting: float) -> Belief:
 
 
 def linear_answer(belief: Belief, row: Array, rest: float) -> Answer:
-    """Return the answer for a force of ``row`` ``(n,)`` times the parameters plus ``rest`` (N)."""
+    """Return the :class:`Answer` for a force of ``row`` ``(n,)`` times the parameters plus ``rest`` (N)."""
     return Answer(float(row @ belief.mean) + rest, belief.root, row @ belief.root)

@@ -175,7 +175,7 @@ def test_fmu_is_reset(tmp_path: Path) -> None:
 
 def test_incompatible_fmu_is_refused(tmp_path: Path) -> None:
     other_axes = "is for the axes other, but must be for the axes of the test"
-    causality = "the variable has the causality input in the FMU, but must be one with causality output"
+    causality = "the variable has the causality input in the FMU, but must have the causality output"
     for before, after, reason in (
         ("axes: {story_1", "axes: {other", f"rig.axes: {other_axes} in their order"),
         ("actuators: {story_1", "actuators: {other", f"rig.actuators: {other_axes}"),
