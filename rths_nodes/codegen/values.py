@@ -66,7 +66,7 @@ class Tup:
 class Arr:
     """An array: elements of ``kind`` at the C pointer ``base`` plus ``offset``. ``strides`` are in elements.
 
-    The first length is None if unknown. ``listed`` is true for a list, for which ``+`` does not add elements.
+    The first length is None if unknown. ``listed`` is true for a list, which ``+`` concatenates.
     """
 
     kind: str

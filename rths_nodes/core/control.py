@@ -284,7 +284,7 @@ class Compensator(Component):
     state_units: Mapping[str, str] = {}
     """Unit of each quantity, by state name, e.g. ``alpha`` for ``alpha[0]``."""
     state_limits: Mapping[str, tuple[float, float]] = {}
-    """Lower and upper bound of adapted quantities, with names and units as in ``state_units``."""
+    """Lower and upper bounds of adapted quantities, with names and units as in ``state_units``."""
 
     def open(self) -> None:
         """Start an external process before the test. Raises ConfigError if the process does not start."""

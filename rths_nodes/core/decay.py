@@ -45,7 +45,7 @@ class Decay:
     def increments(self, velocity: float, duration: float, constant: bool = False) -> float:
         """Return the number of increments for ``duration`` (s) at up to ``velocity`` (m/s): an integer, or inf.
 
-        No increments are needed after the states have settled if the velocity is ``constant``.
+        If the velocity is ``constant``, no increments are needed after the states have settled.
         """
         times = self.times(velocity, duration)
         needed = (min(times, self.settling) if constant else times) / LONGEST

@@ -29,7 +29,7 @@ class Distribution:
     numbers: tuple[Any, ...]
 
     def draw(self, generator: np.random.Generator, nominal: object = None) -> Any:
-        """Return a random value. A relative distribution multiplies ``nominal``: a number, a list or rows.
+        """Return a random value. A relative distribution multiplies ``nominal``: a number, list or matrix.
 
         Raises ConfigError if a relative distribution cannot multiply ``nominal``.
         """
@@ -55,7 +55,7 @@ class Distribution:
         """Return ``nominal`` times a power of ``drawn / standing``.
 
         ``drawn`` and ``standing`` are the drawn and the nominal value of the leader. Raises ConfigError unless
-        both are numbers of the same sign, and ``nominal`` is a number, a list or rows.
+        both are numbers of the same sign, and ``nominal`` is a number, list or matrix.
         """
         power = self.numbers[1]
         if not (_is_number(drawn) and _is_number(standing) and standing and drawn / standing > 0.0):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process of an FMU, run by ``core/child_program.py`` with the task as JSON.
 
-At the start the process sends the outputs of the model. A request contains the step number and the inputs. A
+First, the process sends the initial outputs of the model. A request contains the step number and the inputs. A
 request of one byte resets the model. Each answer contains the outputs after the step or the reset. The process
 ends when the connection closes. This file imports nothing from the package. An error is reported in one line, with
 exit code 1.

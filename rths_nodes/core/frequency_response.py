@@ -20,7 +20,7 @@ Frequencies = NDArray[Any]
 
 
 def taps(omega: Frequencies, weights: ArrayLike, ages: ArrayLike) -> Complex:
-    """Return the response ``(n,)`` of a sum of past inputs with ``weights`` and ``ages`` (s), ``(m,)`` each."""
+    """Return the response ``(n,)`` of a weighted sum of past inputs; ``weights`` and ``ages`` (s) are ``(m,)``."""
     return np.asarray(np.exp(-1j * np.multiply.outer(omega, np.asarray(ages, float))) @ np.asarray(weights, float))
 
 

@@ -97,7 +97,7 @@ def advance_of(
     def advance(
         k: object, s: object, h: float, x0: float, v0: float, x1: float, v1: float, x2: float, v2: float
     ) -> object:
-        """Make a classical Runge-Kutta step."""
+        """Perform a classical Runge-Kutta step."""
         half = 0.5 * h
         a = rate(k, s, x0, v0)
         b = rate(k, along(s, half, a), x1, v1)

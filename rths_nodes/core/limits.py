@@ -303,7 +303,7 @@ class Limits:
 
     @property
     def are_stated(self) -> bool:
-        """False if an imported test has no limits. The widest limits then apply."""
+        """False for an imported test without limits, to which the widest permitted limits apply."""
         return {"stroke": self.stroke, "velocity": self.velocity, "force": self.force} != WIDEST
 
     @property

@@ -178,7 +178,7 @@ class Integrator(Protocol):
         """Begin the next ``step`` by sending the force to an external part."""
 
     def ready(self) -> bool:
-        """Return whether ``step`` returns without blocking."""
+        """Return whether ``step`` would return without blocking."""
         return True
 
     def step(self, experimental_force: Array) -> None:

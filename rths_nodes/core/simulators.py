@@ -59,7 +59,7 @@ class Specimen:
     KERNEL: ClassVar[SpecimenKernel | None] = None
     initial_state: tuple[float, ...]
     decay: Decay | None = None
-    """Decay of the inner states, which determines the increments per sample; ``Decay()`` for no states."""
+    """Decay of the inner states, which determines the increments per sample; ``Decay()`` without states."""
     mass: float = 0.0
     """Mass, kg. The actuator computes the inertial force of this mass."""
     felt: bool = True

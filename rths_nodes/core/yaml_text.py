@@ -182,7 +182,7 @@ _Loader.yaml_constructors = {
 
 
 def parse(source: str, origin: str) -> Any:
-    """Parse YAML text. Raises ConfigError, which begins with ``origin``, for invalid text."""
+    """Parse YAML text. Raises ConfigError, whose message begins with ``origin``, for invalid text."""
     if len(source) > LARGEST_TEXT:
         raise ConfigError(f"{origin}: the text has {len(source)} characters: must be <= {size_of(LARGEST_TEXT)}")
     try:
@@ -201,7 +201,7 @@ def parse(source: str, origin: str) -> Any:
 
 
 def source_of(path: str | os.PathLike[str], origin: str) -> str:
-    """Read a text file. Raises ConfigError, beginning with ``origin``, if the file is unreadable."""
+    """Read a text file. Raises ConfigError, whose message begins with ``origin``, if it is unreadable."""
     try:
         return read_text(path)
     except (OSError, ValueError) as error:

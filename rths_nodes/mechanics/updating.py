@@ -5,7 +5,7 @@ A copy is a model of a restoring force. Its open parameters are estimated, relat
 
 The parameters of the copies follow the filter's estimate no faster than ``rate``, so that no force jumps. The
 copies begin to follow once the motion has determined every parameter. Earlier estimates can be wrong for large
-motions, because a specimen of another class may change its stiffness with the amplitude. While the model does not
+motions, because a specimen unlike the model may change its stiffness with the amplitude. While the model does not
 explain the specimen, the parameters return to the initial values. A sample with an impossible value changes no
 parameter.
 
