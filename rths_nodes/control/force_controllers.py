@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force controllers: track the force target of one axis by displacement commands for its actuator.
+"""Force controllers: track the force target of one axis with displacement commands for its actuator.
 
 Feedforward of compliance and coupling, and a PI controller for the remaining error:
 
@@ -93,7 +93,7 @@ def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
 
 
 def check_coupling(column: ColumnGeometry | None, coupled_to: int, test: TestContext) -> None:
-    """Raise ConfigError unless an axis moves the head, with a stroke below both lengths of ``column``."""
+    """Raise ConfigError unless axis ``coupled_to`` exists and its stroke is below both lengths of ``column``."""
     if column is None:
         return
     moved = len(test.axes) - len(test.force_axes)
@@ -268,14 +268,14 @@ class ServoValve(ForceControllerOfKernel):
             "time constant T of the spool of the valve", "s", 0.003, more_than=0.0, at_most=0.1
         )
         largest_velocity: float = number(
-            "velocity of the piston if the valve is fully open", "m/s", 0.02, more_than=0.0, at_most=10.0
+            "velocity of the piston with the valve fully open", "m/s", 0.02, more_than=0.0, at_most=10.0
         )
         leakage: float = number(
-            "velocity q_0 of the piston if the valve has no signal", "m/s", 0.0, at_least=-1e-2, at_most=1e-2
+            "velocity q_0 of the piston without a valve signal", "m/s", 0.0, at_least=-1e-2, at_most=1e-2
         )
         column: ColumnGeometry | None = section(
             ColumnGeometry,
-            "column whose head a displacement axis moves, used to judge the loop; default: none",
+            "column whose head a displacement axis moves, used to check largest_correction; default: none",
             None,
         )
         coupled_to: int = coupled_axis()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ramps: interpolate Targets at the integration step to motions at the servo rate (Chen & Ricles 2010, Eq. 2).
+"""Ramps: interpolate the Targets of integration steps to motions at the servo rate (Chen & Ricles 2010, Eq. 2).
 
 A ramp returns displacement, velocity and acceleration of its own curve. Only ``hermite`` reproduces the
 integrator's velocity and acceleration at every target. ``loop/stages/command.py`` corrects a velocity that an
@@ -34,7 +34,7 @@ Four = tuple[float, float, float, float]
 
 class RampKernel(NamedTuple):
     constants: Function
-    """``constants(params, dt, substeps) -> constants``, with ``dt`` in s and ``substeps`` per step."""
+    """``constants(params, dt, substeps) -> constants``, with the servo period ``dt`` in s."""
     start: Function
     """``start(constants, x, v, a) -> state`` at Target 0."""
     follow: Function
@@ -49,7 +49,7 @@ class OfKernel(Ramp):
     """Ramp that computes its motion with a ``kernel``.
 
     If ``apart`` is true, each degree of freedom has its own state. Otherwise one state holds arrays for all
-    degrees of freedom. A step has no substeps, and Targets are returned unchanged, if ``hands_on`` is true.
+    degrees of freedom. If ``hands_on`` is true, a step has no substeps and Targets are returned unchanged.
     """
 
     hands_on = False
@@ -215,7 +215,7 @@ def on_curve(k: Step, s: Curve, substep: int) -> Triple:
 
 
 class HermiteRamp(OfKernel):
-    """Curve of fifth degree that has the displacement, velocity and acceleration of the targets at both ends.
+    """Fifth-degree polynomial that matches displacement, velocity and acceleration of the targets at both ends.
 
     Use this ramp with compensators that need the integrator's own derivatives of the target.
     """
@@ -315,8 +315,8 @@ class PredictorCorrectorRamp(OfKernel):
     """Prediction from past targets while the next target is computed, then a smooth correction to that target.
 
     Use this ramp if the integrator needs more than one sample to compute a step. In the first ``predicted_share``
-    of a step the motion follows the polynomial through the last ``order`` + 1 targets. Then a cubic corrects
-    the error of this prediction until the end of the step. The slope jumps only at the start of a step. The speed
+    of a step the motion follows the polynomial through the last ``order`` + 1 targets. Then a cubic removes the
+    error of this prediction by the end of the step. The slope jumps only at the start of a step. The speed
     of the correction is at most 1.5 times the error divided by the duration of the correction.
     """
 

@@ -27,7 +27,7 @@ TABLE = {
     "random_switching": ":RandomSwitching",
 }
 BLOCK = 4096
-"""Number of random decisions that are drawn together."""
+"""Number of random decisions drawn at a time."""
 State = tuple[Array, float]
 """Estimate ``(2 n,)``, previous measurements and current measurements in one array; the requested force, N."""
 
@@ -117,7 +117,7 @@ def step(
 class ClippedOptimal(SemiActiveOfKernel):
     """Clipped-optimal control (Dyke, Spencer, Sain & Carlson 1996): full or zero voltage.
 
-    The voltage is full if it moves the damper's force f towards the requested force f_c: if (f_c - f) f > 0. An
+    The voltage is full if it moves the damper's force f towards the requested force f_c: (f_c - f) f > 0. An
     LQG controller for the structure requests f_c. It minimises the integral of sum q_i a_i^2 + r f^2, with the
     absolute accelerations a_i, the ``weights`` q_i and the ``force_weight`` r. The Kalman filter uses the absolute
     accelerations and the damper's displacement, and is exact for inputs linear between samples.
@@ -158,7 +158,7 @@ class ClippedOptimal(SemiActiveOfKernel):
         def cautions(self, test: TestContext) -> list[str]:
             if test.samples_per_step == test.substeps:
                 return []
-            return ["time_ratio must be 1, because the controller needs the accelerations of real time"]
+            return ["time_ratio must be 1, because the controller uses accelerations measured in real time"]
 
     KERNEL = Kernel(constants, rest, step)
 

@@ -2,7 +2,7 @@
 """Setups: convert between degrees of freedom of the numerical substructure and actuator axes (virtual work).
 
 The axes equal the degrees of freedom, are linear combinations of them, or move a rigid coupler. Two other setups
-contain another setup: for a scaled specimen, and for an inclined load actuator.
+wrap a setup: one for a scaled specimen, and one for an inclined load actuator.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class RigidCoupler(SetupOfKernel):
         return SetupKernel(coupler_constants, *posed(inner_axes, inner_forces))
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Return the degrees of freedom by Newton's method; NaN if no solution is within the limits."""
+        """Solve for the degrees of freedom by Newton's method. Return NaN if no solution is within the limits."""
         pose = self._coupler.degrees_of_freedom(displacement)
         return pose if self._inverse is None else self._inverse @ pose
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators: compute commands with which the actuators reach the target in time."""
+"""Delay compensators: compute commands so that the actuators reach the target on time."""
 
 TABLE = {
     "none": ".none:NoCompensation",

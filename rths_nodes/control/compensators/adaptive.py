@@ -51,7 +51,7 @@ PAPER_GAIN_RATIO = 0.1
 PAPER_GAIN_PER_MM2 = 0.4
 INTEGRAL_GAIN = "integral gain on the tracking indicator; default: 0.1/s times k_p, as in the paper"
 Led = tuple[float, object]
-"""A delay, and other constants of the compensator."""
+"""Delay and other constants of a compensator."""
 Ring = tuple[Array, int]
 """Ring buffer of the last accelerations (m/s^2), and the index of the oldest; -1 before the first sample."""
 
@@ -109,7 +109,7 @@ class Inverse(ConstantDelay):
 
 
 def taylor(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: float) -> tuple[tuple[()], float]:
-    """Return the command for the ``delay`` by a Taylor series of order 1 or 2."""
+    """Return the target, extrapolated by ``delay`` (s) with a Taylor series of order 1 or 2."""
     (second_order,) = k
     if second_order:
         return s, x + delay * (v + 0.5 * delay * a)
@@ -148,7 +148,7 @@ class DerivativeFeedforward(ConstantDelay):
 
 
 def accelerated(k: tuple[float, int], s: Ring, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
-    """Return the command by a Taylor series whose third derivative is the slope of the acceleration."""
+    """Return the command from a Taylor series. Its third derivative is the slope of the acceleration."""
     per_span, spacing = k
     history, oldest = s
     if oldest < 0:
@@ -465,7 +465,7 @@ class AdaptiveInverse(Adaptive):
 
     @params
     class Params(LawParams):
-        alpha_es: float = number("estimated delay constant", "samples", 29.0, at_least=1.0)
+        alpha_es: float = number("estimated delay constant alpha", "samples", 29.0, at_least=1.0)
         k_p_per_mm2: float = number(
             "proportional gain on the tracking indicator", "1/mm^2", PAPER_GAIN_PER_MM2, at_least=0.0
         )

@@ -19,8 +19,8 @@ Three details differ from the publication:
   the motion determines the coefficients.
 - The coefficients move to a new solution no faster than `rate`, not in one step.
 
-Sums of products are updated with the newest and the oldest row of the window. They are recomputed after each
-complete window because of rounding errors.
+The newest row of the window is added to the sums of products, and the oldest is subtracted. After each complete
+window the sums are recomputed to limit rounding errors.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def without_oldest(k: Fit, s: Ring) -> Ring:
 
 
 def with_row(k: Fit, s: Ring, x: float, y: float, z: float, u: float) -> Ring:
-    """Replace the oldest row by the new row (x, y, z, u), and update the sums."""
+    """Replace the oldest row with the new row (x, y, z, u), and update the sums."""
     rows, oldest, _, left, fresh, filled = s
     rows[oldest, 0] = x
     rows[oldest, 1] = y
@@ -320,7 +320,7 @@ class AdaptiveTimeSeries(PerAxis):
             "cut-off frequency of the low-pass filter for commands and measurements", "Hz", 20.0, more_than=0.0
         )
         trigger_amplitude: float = number(
-            "displacement that a row of the window must exceed; otherwise the coefficients are held",
+            "displacement that at least one row of the window must exceed; otherwise the coefficients are held",
             "m",
             1e-3,
             more_than=0.0,

@@ -34,7 +34,7 @@ State = tuple[object, tuple[float, float], object]
 
 
 def between(dt: float, s: tuple[float, float], output: float) -> tuple[tuple[float, float], float, float]:
-    """Return the next state and the velocity and acceleration of ``output`` (m), by backward differences."""
+    """Return the next state, and the velocity and acceleration of ``output`` (m) from backward differences."""
     before, velocity_before = s
     velocity = (output - before) / dt
     return (output, velocity), velocity, (velocity - velocity_before) / dt
@@ -56,16 +56,16 @@ def chained(first: ToNumber, second: ToNumber) -> ToNumber:
 
 
 def of_stage(shown: Shown, index: int) -> Shown:
-    """Return ``shown`` for the first (``index`` 0) or second compensator of the chain."""
+    """Adapt ``shown`` of the first (``index`` 0) or second compensator to the state of the chain."""
 
     def of_first(k: Constants, s: State) -> Numbers | Array:
-        """Return ``shown`` for the first compensator."""
+        """Return the recorded numbers of the first compensator."""
         _, constants, _ = k
         state, _, _ = s
         return shown(constants, state)
 
     def of_second(k: Constants, s: State) -> Numbers | Array:
-        """Return ``shown`` for the second compensator."""
+        """Return the recorded numbers of the second compensator."""
         _, _, constants = k
         _, _, state = s
         return shown(constants, state)
@@ -74,7 +74,7 @@ def of_stage(shown: Shown, index: int) -> Shown:
 
 
 class Chain(OnNumbers):
-    """Two compensators in series: the output of one is the target of the other. Chains can be nested."""
+    """Two compensators in series: the output of the first is the target of the second. Chains can be nested."""
 
     @params
     class Params:

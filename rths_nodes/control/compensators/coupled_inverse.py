@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identified inverse: the law that updates the coefficients, and the kernel for several axes.
 
-The law uses instrumental variables: recursive least squares that begin with the identified inverse.
+The law is recursive least squares with instrumental variables, starting from the identified inverse.
 
 The command y, measured displacement m and target d pass the same low-pass filter. Their means over the last
 ``memory`` seconds are subtracted. With the coefficients c and the i-th derivatives phi_i and z_i of m and d, for
@@ -182,7 +182,7 @@ Rows = tuple[Numbers, ...]
 
 
 class Watched(NamedTuple):
-    """State of the learning. The arrays change in place.
+    """Learning state. Its arrays are modified in place.
 
     The 3 n signals of n axes are their commands, measured displacements and targets.
     """
@@ -280,7 +280,7 @@ def taken(k: Law, s: Watched) -> Array:
     n, every = len(noise), len(rows) - KNOWN
     signals = rows[KNOWN:]
     seen[TAIL:] = signals[:, n : 2 * n]
-    if count < 0:  # the rig was at rest before, at the first measured position
+    if count < 0:  # before, the rig was at rest at the first measured position
         rows[ORDER] = matvec(signals.T, np.full(every, 1.0 / every))
         rows[0] = rows[ORDER]
         seen[:TAIL] = seen[TAIL]

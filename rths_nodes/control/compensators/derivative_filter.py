@@ -23,7 +23,7 @@ ORDER = 4
 KNOWN = ORDER + 1
 """Number of values known before a block: the states and the last input."""
 FEW = 64
-"""Largest block that is stored in tuples. Larger blocks are arrays, which compile faster."""
+"""Largest block, samples, that is stored in tuples. Larger blocks are arrays, which compile faster."""
 Four = tuple[float, float, float, float]
 Five = tuple[float, float, float, float, float]
 """States of the filter and its last input."""
@@ -71,7 +71,7 @@ class DerivativeFilter:
         return rows
 
     def states(self, values: Array) -> Array:
-        """Return the states ``(samples, 4, n)`` for inputs ``values`` ``(samples, n)`` after zero inputs."""
+        """Return the states ``(samples, 4, n)`` for inputs ``values`` ``(samples, n)``, starting from zero."""
         states = np.zeros((len(values) + 1, ORDER, values.shape[1]))
         before = np.zeros_like(values[:1])
         for index, now in enumerate(values):

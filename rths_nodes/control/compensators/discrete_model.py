@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adaptive compensation by a discrete model of the loading system (SADC; Wang et al., TADC, Eqs. 3-5).
 
-The law inverts the loading system's delay and amplitude error:
+The law compensates the loading system's delay and amplitude error:
 
     y_ac(j) = theta . [y_m(j), y_m(j - s), y_m(j - 2 s)]           Eq. (3), least squares with forgetting, Eq. (5)
     y_ac(k) = theta^ . [y_a(k), y_a(k - s), y_a(k - 2 s)]          Eq. (4)
@@ -41,7 +41,7 @@ PER_MM2 = 1e6
 BURSTING_PER_MM2 = 100.0
 """Smallest initial covariance with which the law bursts in a closed loop with motions of a few millimetres.
 
-Under a sine, the largest errors of the paper's frame are 12, 23, 92 and 549 % for 1, 10, 100 and 1000 1/mm^2."""
+With a sine, the largest errors of the paper's frame are 12, 23, 92 and 549 % for 1, 10, 100 and 1000 1/mm^2."""
 PEAK_TO_RMS = 4.0
 """Ratio of peak to rms of Gaussian noise within about a second."""
 Theta = tuple[float, float, float]
@@ -221,7 +221,7 @@ class DiscreteModel(PerAxis):
             more_than=0.0,
             at_most=1e9,
         )
-        after_soft_start: str = text("covariance at the end of a soft start", "keep", choices=("keep", "reset"))
+        after_soft_start: str = text("covariance after a soft start", "keep", choices=("keep", "reset"))
         update_after: float = number("test time at which learning begins", "s", 0.5, at_least=0.0)
         guarded: bool = flag("apply the three limits below; false selects the published law", default=True)
         parameter_rate: float = number(
@@ -261,7 +261,7 @@ class DiscreteModel(PerAxis):
             if noise * PEAK_TO_RMS > quiet:
                 cautions.append(
                     f"the law learns from the displacement noise of {noise:g} m rms, so its parameters and "
-                    "the command go to zero within a few quiet seconds. Set guarded = true, and "
+                    "the command decay within a few seconds without motion. Set guarded = true, and "
                     f"quiet_amplitude to {PEAK_TO_RMS:g} times the noise"
                 )
             return cautions

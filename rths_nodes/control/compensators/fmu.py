@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller as a functional mock-up unit (FMU), e.g. exported from Simulink, in a separate process.
+"""A controller exported as a functional mock-up unit (FMU), e.g. from Simulink, and run in a separate process.
 
 In each sample the FMU receives the target of the next sample and the last measurement, advances by one sample, and
 returns the command. One FMU serves all axes.

@@ -10,8 +10,8 @@ slope is late by half the window, but its term is only half a per cent of the co
 would amplify the noise of the force.
 
 The coefficients include all delay between command and measured displacement, including transport, but not the
-delay after the measurement (``lead``). doc/identified_inverse.md contains the derivation, the bounds
-and the failures.
+delay after the measurement (``lead``). doc/identified_inverse.md contains the derivation, the bounds and the modes
+of failure.
 """
 
 from __future__ import annotations

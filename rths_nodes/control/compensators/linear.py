@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixed linear laws of target and measurement: a user-defined law, and PI control with a phase lead.
+"""Linear laws with fixed coefficients: a user-defined law, and PI control with a phase lead.
 
 A user-defined law is a state-space model or a transfer function, e.g. exported from MATLAB:
 
@@ -59,8 +59,8 @@ WHOLE_PERIOD = 1e-6
 """Largest relative difference between Ts and the servo period that counts as rounding."""
 Rows = tuple[tuple[float, ...], ...]
 State = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
-"""State of the law; then x (m), v (m/s) and a (m/s^2) of the last target, extrapolated by the lead; then the
-acceleration of the last target itself."""
+"""State of the law; x (m), v (m/s) and a (m/s^2) of the last target, extrapolated by the lead; acceleration of
+this target before the extrapolation."""
 
 
 class System(NamedTuple):
@@ -85,10 +85,10 @@ class Law:
     D: Rows | None = matrix(
         "matrix D, with a row for each axis and a column for each input; default: 0", default=None
     )
-    numerator: tuple[float, ...] | None = vector("coefficients, highest power first", default=None)
-    denominator: tuple[float, ...] | None = vector("coefficients, highest power first", default=None)
+    numerator: tuple[float, ...] | None = vector("numerator coefficients, highest power first", default=None)
+    denominator: tuple[float, ...] | None = vector("denominator coefficients, highest power first", default=None)
     Ts: float = number(
-        "sample time, equal to the servo period; 0 for a continuous law, whose time is in s",
+        "sample time, which must equal the servo period; 0 for a continuous law with time in s",
         "s",
         0.0,
         at_least=0.0,
@@ -100,11 +100,11 @@ class Law:
         of_states = any(matrix is not None for matrix in (self.A, self.B, self.C, self.D))
         if of_states == (self.denominator is not None) or (self.numerator is None) != (self.denominator is None):
             raise ConfigError(
-                f"{prefix}the law needs one form only: either matrices (A, B, C, D), or numerator and denominator"
+                f"{prefix}the law must have one form: either matrices (A, B, C, D), or numerator and denominator"
             )
         if self.denominator is None and (not complete or (self.A is None and self.D is None)):
             raise ConfigError(
-                f"{prefix}A, B and C are needed together; only D can be given alone, for a law without states"
+                f"{prefix}A, B and C must be set together; D alone defines a law without states"
             )
         above, below = self.numerator or (), self.denominator or (1.0,)
         if len(above) > len(below) or not below[0]:
@@ -272,7 +272,7 @@ class Linear(PerAxis):
             INPUTS,
         )
         target_of: str = text(
-            "sample to which the target in the law belongs: sample of the command, or of the measurement (one "
+            "sample whose target the law uses: sample of the command, or of the measurement (one sample "
             "earlier)",
             "command",
             ("command", "measurement"),

@@ -240,8 +240,8 @@ class ModelBased(PerAxis):
             FeedbackParams, "LQG feedback of the deviation from the target; default: none", None
         )
         lead: float = number(
-            "time by which the target is read ahead; the transport delay and the lead of the model file are "
-            "added to this time",
+            "time by which the target is extrapolated; the transport delay and the lead of the model file are "
+            "added",
             "s",
             0.0,
             at_least=0.0,
@@ -305,7 +305,7 @@ def lead_of(params: ModelBased.Params, model: LoadingModel) -> float:
     lead: float = params.lead + model.lead
     if lead < 0.0:
         raise ConfigError(
-            f"{model.origin}: lead = {model.lead:g} s: the sum with the {params.lead:g} s of compensator.lead "
+            f"{model.origin}: lead = {model.lead:g} s: its sum with the {params.lead:g} s of compensator.lead "
             "and transport must be >= 0 s"
         )
     return lead

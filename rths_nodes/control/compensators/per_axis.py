@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators defined by a kernel, with a state for each axis or, for coupled axes, with one state.
+"""Compensators defined by a kernel, with one state per axis, or a single state for coupled axes.
 
     step(constants, state, x, v, a, m, f, rests, preparing) -> state, command
 
 Arguments are the target x (m), v (m/s), a (m/s^2) of the next sample, and the displacement m (m) and force f (N)
-measured at the last sample. ``rests`` and ``preparing`` are ``flagged`` and ``preparing`` of the :class:`Motion`.
-In a :class:`CoupledKernel`, tuples with a number for each axis replace the numbers.
+measured at the last sample. ``rests`` and ``preparing`` are the attributes ``flagged`` and ``preparing`` of
+:class:`Motion`. The step of a :class:`CoupledKernel` receives tuples with one number per axis instead.
 
 The parameter ``lead`` extrapolates the target by the time L:
 
     d(t + L) = x + L v + L^2/2 a + L^3/6 j,   its derivatives likewise,   j = (a_k - a_{k-1}) / dt
 
-The series is exact for a cubic motion. The lead
-L compensates delays after the measurement of the displacement, for example a late force signal. No transport delay
-is added to L.
+The series is exact for a cubic motion. The lead L compensates delays after the measurement of the displacement,
+e.g. a late force signal. The transport delay is not added to L.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ LeadState = tuple[float, object]
 
 def lead_parameter() -> Field:
     return number(
-        "time by which the target and its derivatives are read ahead; no transport is added to this time",
+        "time by which the target and its derivatives are extrapolated; the transport delay is not added",
         "s",
         0.0,
         at_least=0.0,
@@ -49,7 +48,7 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """Wrap ``step`` to extrapolate the target by the lead. The new state begins with the last acceleration."""
+    """Wrap ``step`` to extrapolate the target by the lead. The wrapped state begins with the last acceleration."""
 
     def led(
         k: OfLead, s: LeadState, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
@@ -64,7 +63,7 @@ def ahead(step: ToNumber) -> ToNumber:
 
 
 def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: float) -> tuple[float, float, float]:
-    """Return x, v, a of the target after ``lead`` (s). ``before`` is the acceleration ``dt`` (s) earlier."""
+    """Return x, v, a of the target extrapolated by ``lead`` (s). ``before`` is the acceleration ``dt`` (s) ago."""
     jerk = (a - before) / dt
     if before != before:  # NaN at the first sample: the acceleration does not jump at the start
         jerk = 0.0
@@ -97,7 +96,7 @@ def acceleration_cautions(test: TestContext) -> list[str]:
 
 
 class OnNumbers(Compensator):
-    """A compensator whose ``commands`` uses floats instead of arrays."""
+    """A compensator whose method ``commands`` uses floats instead of arrays."""
 
     _n_axes: int
 
@@ -117,11 +116,11 @@ Shown = Callable[..., Numbers | Array]
 
 
 class Bound(NamedTuple):
-    """Parts of a compensator for a loop that calls kernels.
+    """Kernel and states of a compensator, for a loop that calls kernels directly.
 
-    ``states`` has one entry per axis, or a single entry if the axes are coupled. The results of the functions
-    ``shown``, in order, equal ``state()``. If ``renewed(state)`` is defined, these results change only in steps
-    after which ``renewed`` returns true.
+    ``states`` has one entry per axis, or a single entry if the axes are coupled. The functions ``shown`` return
+    the numbers of ``state()``, in order. If ``renewed`` is defined, these numbers change only in steps after which
+    ``renewed(state)`` is true.
     """
 
     step: Function
@@ -146,7 +145,7 @@ def behind_lead(shown: Shown) -> Shown:
 
 
 class CoupledKernel(NamedTuple):
-    """Kernel for all axes together; same parts as :class:`rths_nodes.core.kernels.Kernel`."""
+    """Kernel for all axes together, with the fields of :class:`rths_nodes.core.kernels.Kernel`."""
 
     constants: Function
     rest: Function
@@ -156,7 +155,7 @@ class CoupledKernel(NamedTuple):
 class PerAxis(OnNumbers):
     """A compensator defined by its ``KERNEL``, with a state for each axis.
 
-    ``SHOWN`` returns the recorded numbers of a state. ``state_units`` has their names (without axis) and units.
+    ``SHOWN`` returns the recorded numbers of a state. ``state_units`` maps their names (without axis) to units.
     """
 
     SHOWN: ClassVar[Shown] = staticmethod(nothing)
@@ -164,7 +163,7 @@ class PerAxis(OnNumbers):
     reads_ahead: ClassVar[bool] = False
     """True if the kernel itself extrapolates the target by the parameter ``lead``."""
     inherited: ClassVar[tuple[str, ...]] = ("commands", "state")
-    """Methods that a subclass must not override, because a loop could then not call the kernel."""
+    """Methods that a subclass must not override; otherwise a loop cannot call its kernel."""
 
     def __init__(self, params: AnyParams, dt: float, n_axes: int) -> None:
         self._p, self._dt, self._n_axes = params, dt, n_axes
@@ -220,7 +219,7 @@ class PerAxis(OnNumbers):
 
 
 def of_kernel(name: str, kernel: Kernel | Function) -> type[PerAxis]:
-    """Return a compensator class with no parameters, for a kernel or for a step with no constants and state."""
+    """Return a compensator class without parameters. ``kernel`` can be a step without constants and state."""
     complete = kernel if isinstance(kernel, Kernel) else Kernel(lambda params, dt: (), no_state, kernel)
     content = {"Params": params(type("Params", (), {})), "KERNEL": complete, "__doc__": complete.step.__doc__}
     return type(name, (PerAxis,), content | {"__module__": complete.step.__module__})

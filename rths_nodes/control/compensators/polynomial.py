@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Polynomial extrapolation (Horiuchi et al. 1996, Eqs. 3-4 and Table 1; Wang et al., TADC, Eq. 2).
 
-The polynomial of order n through the present target and n earlier targets, extrapolated by the delay:
+The command extrapolates the polynomial of order n through the present and n earlier targets by the delay:
 
     d^p_k = sum_i a_i d^c_{k - i s},   i = 0..n,   eta = delay / (s dt)
     a_i = prod_{j != i} (eta + j) / (j - i)                                 Lagrange, at +eta from 0, -1, .., -n
@@ -27,7 +27,7 @@ MAX_ORDER = 4
 LONGEST = 100_000
 """Longest delay or spacing, in samples. Larger values indicate a wrong unit."""
 ROUNDING = 0.5
-"""Number of samples by which the delay may exceed the history. The default spacing is the rounded delay."""
+"""Number of samples by which the delay may exceed the history, because the default spacing is rounded."""
 Constants = tuple[tuple[float, ...], int]
 """Weights of the targets, newest first, and spacing of the targets in samples."""
 State = tuple[Array, int]

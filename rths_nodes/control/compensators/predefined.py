@@ -31,7 +31,7 @@ def step(
     rests: bool,
     preparing: bool,
 ) -> tuple[State, Numbers]:
-    """Return the predefined command of this sample; after the end, the last command."""
+    """Return the predefined command of this sample, or the last command after the end of the history."""
     (commands,) = k
     (sample,) = s
     sample = min(sample + 1, len(commands) - 1)
@@ -52,8 +52,8 @@ class Predefined(PerAxis):
         def fits(self, test: TestContext) -> None:
             if test.has_structure:
                 raise ConfigError(
-                    "type = 'predefined': the integrator must know its targets before the test (predefined or "
-                    "prescribed)"
+                    "type = 'predefined': the targets must be fixed before the test. Set integrator.type to "
+                    "predefined or prescribed"
                 )
             if test.has_soft_start:
                 raise ConfigError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified inverse of one axis: commands, and updates by the law of ``coupled_inverse.py``, with floats."""
+"""Identified inverse of one axis: the law of ``coupled_inverse.py``, computed with floats instead of arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Covariance = tuple[float, float, float, float, float, float, float, float, float
 Knowledge = tuple[
     Four, Covariance, Covariance, tuple[Five, Five, Five], tuple[float, Four, Four], float, int, int, float
 ]
-"""Part of the learning's state that changes once per block.
+"""Part of the learning state that changes once per block.
 
 - Coefficients, their covariance P, and P moved towards the identified covariance for the next correction.
 - Command, measured displacement and target, filtered at the end of the last block, each with its last input. In
@@ -72,7 +72,7 @@ def watch(
     """Update the coefficients once per block from command ``u``, displacement ``m`` and target ``d`` (m)."""
     inputs, columns, last, correction = k
     row, begun, signals, before, earlier, first, squares, knowledge = s
-    if row < -1:  # the rig was at rest before, at the first measured position
+    if row < -1:  # before, the rig was at rest at the first measured position
         before = earlier = first = m
         row = -1
     row += 1
