@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Observed part of the numerical substructure, and reduction of a large linear structure.
 
-The observed part is the interface to the rig, in its own order, and other degrees of freedom. A Target contains
-only observed degrees of freedom; the integrator uses all degrees of freedom of the model.
+The observed part consists of the interface to the rig, in its own order, and other degrees of freedom. A Target
+contains only observed degrees of freedom; the integrator uses all degrees of freedom of the model.
 
 In a reduction a few shapes T replace the degrees of freedom, x = T q. M, C and K of both substructures become
 T' M T, T' C T and T' K T. A reduced structure is symmetric and, without damping, conserves energy. Both reductions
-have the exact static compliance of the interface, including the part under test.
+preserve the static compliance of the interface, including the part under test.
 
 Craig & Bampton 1968; modes with static correction as in Craig & Kurdila, Fundamentals of Structural Dynamics,
 2006, chapter 17.
@@ -44,7 +44,7 @@ TABLE = {
 }
 
 NOTHING_NEW = 1e-7
-"""Relative part of a static shape outside the modes above which the shape is added."""
+"""A static shape is added if its part outside the modes, relative to the shape, exceeds this value."""
 COMPARED = 40
 """Number of frequencies at which compliances are compared."""
 FREQUENCIES = 10
@@ -57,7 +57,7 @@ class Observation:
     complete = True
     """True if a Target has all degrees of freedom of the model."""
     as_is = True
-    """True if all methods return their arguments."""
+    """True if all methods return their arguments unchanged."""
 
     def __init__(self, n_model: int) -> None:
         self.n_model = self.n_observed = self.n_interface = n_model
@@ -78,7 +78,7 @@ class Observation:
         return forces
 
     def restoring(self, force: Array, displacement: Array) -> Array:
-        """Return the observed restoring force ``(n_observed,)`` N for the model's force and ``displacement``."""
+        """Return the observed part ``(n_observed,)`` of the model's restoring ``force`` at ``displacement``, N."""
         return self.external(force)
 
     def external(self, force: Array) -> Array:
@@ -93,7 +93,7 @@ class Observation:
 class Selection(Observation):
     """Observes the degrees of freedom with the indices ``observed``. The interface has the indices ``interface``.
 
-    An external model is ``complete``. Its first degrees of freedom belong to the rig.
+    ``complete`` is true for an external model, whose first degrees of freedom belong to the rig.
     """
 
     as_is = False
@@ -164,7 +164,7 @@ def energies(product: Function) -> Callable[..., tuple[object, Numbers]]:
 
 
 def energies_of(structure: Structure) -> Callable[[Array, Array, Array, Array], Array]:
-    """Return a function that computes the energies of a large model at each step, in order.
+    """Return a function that computes the energies of a large model. Call the function after each step, in order.
 
     Its arguments are displacement (m), velocity (m/s), restoring force and external force (N) after a step. Its
     result is the array ``(4,)`` of input, kinetic, strain and damping energy, J. The displacement is not copied.
@@ -249,7 +249,7 @@ class Modal(ByModes):
         bare = [structure.names[index] for index in places if without[index]]
         if bare:
             raise ConfigError(
-                f"reduction modal: {bare[0]} at the interface has no mass. Use craig_bampton, which does not need "
+                f"reduction modal: {bare[0]} at the interface has no mass. Use craig_bampton, which permits zero "
                 "mass"
             )
         shapes = _modes(self._p.modes, mass, stiffness)
@@ -383,9 +383,9 @@ def _seen(shapes: Array, values: Array) -> Array:
 
 
 def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[float, float, float]:
-    """Return the errors of ``model``: lowest natural frequencies, static compliance, compliance up to ``band``.
+    """Return relative errors of ``model``: natural frequencies, static compliance, and compliance up to ``band``.
 
-    The errors are relative. Compliances refer to the interface. The third error is the largest error up to
+    Compliances refer to the interface. The third error is the largest error up to
     ``band`` (Hz) divided by the largest compliance in this band. Both substructures are combined.
     """
     full = model.full

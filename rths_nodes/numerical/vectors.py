@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vectors of an equation of motion (floats for one degree of freedom, arrays for several) and their products.
 
-Integrators and restoring forces use the ``product`` of one of these:
+Integrators and restoring forces use the ``product`` of one of these constants:
 
     ONE      floats; a matrix is one number
     SEVERAL  arrays and full matrices; product with a fixed order of summation (``core/arithmetic.py``)
-    LARGE    arrays and sparse matrices, with the products and solvers of ``mechanics/structure.py``; no kernel,
-             because LAPACK's band solvers are neither translated to C nor fixed in their order of summation
+    LARGE    arrays and sparse matrices, with the products and solvers of ``mechanics/structure.py``; not compiled,
+             because LAPACK's band solvers cannot be translated to C and have no fixed order of summation
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rths_nodes.mechanics.structure import Matrix, is_sparse
 Vector = float | Array
 """A number for one degree of freedom, an array ``(n,)`` for several."""
 Loads = Sequence[float] | Array
-"""External force of all steps: numbers, or rows ``(n,)``."""
+"""External force: one number, or one row ``(n,)``, per step."""
 
 
 class Multiplier(Protocol):

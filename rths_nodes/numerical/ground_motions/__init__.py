@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ground motions: excitations as functions of time, in m/s^2, or in m for a prescribed displacement.
 
-``record`` reads a file or a published record (``readers/``). All other ground motions are formulas with exact
+``record`` reads a file or a published record (``readers.py``). All other ground motions are formulas with exact
 derivatives; they can also prescribe the displacement of a test without a structure.
 """
 

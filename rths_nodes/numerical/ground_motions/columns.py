@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Acceleration series in text files: units and numbers of all formats, and a reader of files with columns.
+"""Acceleration series in text files: units and numbers of all formats, and a reader for columns.
 
 Columns are time and acceleration, or acceleration alone. Values are separated by blanks, tabs, commas or
 semicolons, and follow a header and comment lines. A header is prose, ``KEY: value`` lines (ESM:
@@ -95,7 +95,7 @@ def number(word: str, line: int) -> float:
 
 
 def positive_step(word: str, line: int, unit: str = "s") -> float:
-    """Return a positive step in s from a number in ``unit``. Raises FormatError for other steps and units."""
+    """Convert the step ``word`` from ``unit`` to s. Raises FormatError for a step <= 0 or an unknown unit."""
     factor = TIME_UNITS.get(unit.strip(".").lower() or "s")
     if factor is None:
         raise FormatError(f"line {line}: the unit of the step {word} {unit} must be s, ms, us or min")
@@ -145,7 +145,7 @@ def shown(line: str) -> str:
 # Columns
 
 SAME = 0.005
-"""Largest relative difference between two statements of the same quantity."""
+"""Largest relative difference between two statements of a quantity that are treated as equal."""
 SAME_DURATION = 0.02
 """Largest relative difference between two durations. Some headers count points, others count intervals."""
 
@@ -153,7 +153,7 @@ _UNIT_OF_KEY = r"[ _]*[(\[]?\s*(?P<unit>ms|msec|s|secs?|seconds?|hz|sps)?\s*[)\]
 _VALUE = _UNIT_OF_KEY + r"(?:[:=]\s*|\s+(?=[-+.\d]))(?P<value>.*)"
 
 FEWEST_COUNTED = 10
-"""Smallest number on a line above the values that is taken as a number of points."""
+"""Smallest number, on a line above the values, that is interpreted as a number of points."""
 HEADER_ROWS = 5
 """Number of lines that are searched for a number of points."""
 MOST_COMPONENTS = 4
@@ -202,7 +202,7 @@ class Rows:
 
 def read_columns(lines: Sequence[str]) -> Series:
     numbers = array("I", (number for number, line in enumerate(lines, 1) if _cells(line)))
-    # Resembling a number is enough: "0.0l3" in the first line is a damaged value, not a header to skip.
+    # resembling a number is enough: "0.0l3" in the first line is a damaged value, not a header to skip
     like = (all(map(_LIKE_NUMBER.match, cells)) for _, cells in Rows(lines, numbers))
     first = next((index for index, is_like in enumerate(like) if is_like), None)
     if first is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of ground-motion files: convert bytes to accelerations, with the file's step and unit.
+"""Readers for ground-motion files: convert bytes to accelerations, with the file's step and unit.
 
-The content, not the file's name, determines the format. The error names the faulty line if a file does not follow
-its format. ``columns.py`` reads columns of text. These formats state their number of points:
+The content, not the file's name, determines the format. If a file violates its format, the error names the faulty
+line. ``columns.py`` reads columns of text. These formats state their number of points:
 
 - PEER AT2: a header with a line that states NPTS and DT, then rows of numbers.
 - COSMOS (COSMOS Strong Motion Data Format, v1.20): text, integer and real headers, comments, then

@@ -56,8 +56,8 @@ TYPICAL_PEAK = 3.0
 SAME_STEP = 0.005
 """Largest relative difference between time steps treated as equal. Headers round the step (.0039 for 1/256)."""
 UNRESOLVED = 0.01
-"""Fraction of a record's energy above the Nyquist frequency of the integration step. ``rths check`` warns of a
-larger fraction."""
+"""Largest fraction of a record's energy above the Nyquist frequency of the integration step for which
+``rths check`` reports no caution."""
 ON_POINT = 1e-6
 """Largest distance from a point of the record that is treated as rounding, in steps."""
 

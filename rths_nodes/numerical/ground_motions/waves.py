@@ -51,9 +51,9 @@ INCREMENT = 0.01
 
 
 class Smooth(ABC):
-    """Base of excitations with exact ``derivatives``. They can also prescribe a displacement (m).
+    """Base of excitations with exact ``derivatives``, which can also prescribe a displacement (m).
 
-    ``_triple`` of a subclass returns the value and both derivatives.
+    A subclass defines ``_triple``, which returns the value and both derivatives.
     """
 
     def __init__(self, params: AnyParams, seed: int) -> None:
@@ -79,7 +79,7 @@ def wave(angle: Triple) -> Triple:
 
 
 def rise(times: Array, length: float) -> Triple:
-    """Return a fifth-order polynomial, 0 at time 0 and 1 at time ``length`` (s), and its derivatives."""
+    """Return a fifth-degree polynomial that rises from 0 at time 0 to 1 at ``length`` (s), and its derivatives."""
     if length == 0.0:
         return (times >= 0.0).astype(float), np.zeros(times.shape), np.zeros(times.shape)
     x = np.clip(times / length, 0.0, 1.0)
@@ -91,7 +91,7 @@ def rise(times: Array, length: float) -> Triple:
 def window(times: Array, duration: float, taper: float) -> Triple:
     """Return a window and its derivatives: 0 outside the times 0 to ``duration`` (s), 1 between the tapers.
 
-    The value rises smoothly in the first ``taper`` seconds and falls in the last.
+    The value rises smoothly in the first ``taper`` seconds and falls in the last ``taper`` seconds.
     """
     up, down = rise(times, taper), rise(duration - times, taper)
     return product(up, (down[0], -down[1], down[2]))
@@ -156,7 +156,7 @@ class Harmonic(Smooth):
         proportional_to: ClassVar[str] = "amplitude"
         amplitude: float = number("amplitude a; in m for a prescribed displacement", "m/s^2 or m")
         frequency: float = number("frequency f", "Hz", more_than=0.0)
-        periods: int = integer("length in periods", default=10, at_least=1)
+        periods: int = integer("number of periods", default=10, at_least=1)
         ramp_periods: int = integer(
             "number of periods of the smooth rise at the beginning, and of the smooth fall at the end",
             default=0,
@@ -384,7 +384,7 @@ class CyclesParams:
     scale: float = number("factor on amplitudes and velocity", default=1.0, more_than=0.0)
 
     def amplitudes(self) -> Array:
-        """Return the amplitudes of all cycles, m, one number per cycle."""
+        """Return the amplitude of each cycle, m."""
         raise TypeError("a subclass of CyclesParams must define amplitudes()")
 
     def validate(self, path: str) -> None:
@@ -460,9 +460,9 @@ def periods(amplitudes: Array, velocity: float) -> Array:
 
 
 class Fema461(Cycles):
-    """Quasi-static protocol of FEMA 461: two cycles at each amplitude a_i = 1.4^(i - n) times the target.
+    """Quasi-static protocol of FEMA 461: two cycles at each amplitude 1.4^(i - n) times the target, i = 1 to n.
 
-    n is ``steps`` (section 2.9.1). Each of the ``further_steps`` adds 0.3 times the target.
+    n is ``steps`` (section 2.9.1). Each of the ``further_steps`` adds 0.3 times the target ``amplitude``.
     """
 
     SOURCES = ("fema_461_2007",)
@@ -487,7 +487,7 @@ class Aisc341(Cycles):
     """Loading sequence of AISC 341, K2.4b, for beam-to-column moment connections, in story drift angles.
 
     Six cycles each at 0.00375, 0.005 and 0.0075 rad, four at 0.01 rad, two each at 0.015, 0.02, 0.03 and 0.04 rad,
-    and two at every further 0.01 rad. The displacement is the drift angle times ``length``.
+    and two at each further increment of 0.01 rad. The displacement is the drift angle times ``length``.
     """
 
     SOURCES = ("aisc_341_2016",)

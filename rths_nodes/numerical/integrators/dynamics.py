@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Equation of motion common to the integrators: equilibrium, prediction, and memory; explicit integrators.
+"""Equation of motion shared by the integrators (equilibrium, prediction, memory), and explicit integrators.
 
 M a + C v + r(x) + r_e = F (Chen & Ricles 2010, Eq. 1a), with the restoring force r, the measured force r_e and the
 external force F. The common kernel is
@@ -12,10 +12,10 @@ velocity (m/s) and predicted acceleration (m/s^2) at the next step, and the exac
 
     advance(constants, state, exact, before, measured, external, index) -> of_method, x, v, exact
 
-``before`` and ``measured`` are the forces at the last and this step. ``of_method`` is the state of the method.
+``before`` and ``measured`` are the measured forces at the last and this step. ``of_method`` is the method's state.
 Vectors are floats for one degree of freedom, and arrays ``(n_dof,)`` for several. ``excitation`` is the external
 force of all steps: floats, or rows ``(steps + 1, n_dof)``. The state may keep the array ``measured``, so the
-caller passes a copy.
+caller must pass a copy.
 
 Explicit methods compute the next displacement from the forces at this step. Central differences and Newmark's
 method yield the same displacements. KR-alpha: Kolay & Ricles 2014, doi 10.1002/eqe.2401.
@@ -235,7 +235,7 @@ class Dynamics(Stepped):
 
     @classmethod
     def prepared(cls, params: AnyParams, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """Return the constants of ``advance`` and the method's initial state. ``a`` is in m/s^2."""
+        """Return the constants of ``advance`` and the method's state for the initial acceleration ``a``, m/s^2."""
         return None, ()
 
     @classmethod
@@ -279,7 +279,7 @@ class Dynamics(Stepped):
         return np.concatenate([np.atleast_1d(part) for part in (x, v, before, *of_method)])
 
     def linearised(self) -> tuple[StepMatrices, ...]:
-        """Return the matrices of ``period`` steps, from unit values of ``memory`` and measured force.
+        """Return the matrices of ``period`` steps, computed from unit values of ``memory`` and measured force.
 
         Raises ValueError if the external force covers less than two periods or is not zero.
         """
@@ -311,7 +311,7 @@ def refuse_massless(mass: Matrix) -> None:
     if without.any():
         raise ConfigError(
             "integrator: every degree of freedom must have mass, but the structure has no mass at degree of "
-            f"freedom {numbered(without)}. Use newmark, which does not need mass"
+            f"freedom {numbered(without)}. Use newmark, which permits zero mass"
         )
 
 
@@ -327,7 +327,7 @@ def refuse_large(name: str, structure: Structure, reason: str) -> None:
 # Declared specimen of an integrator, and stability checks of the integration with this specimen
 
 GROWTH = 1e-6
-"""Largest accepted growth factor per step, minus 1. Rounding lets an undamped mode grow."""
+"""Largest accepted growth factor per step, minus 1. Rounding errors make an undamped mode grow."""
 
 HALVINGS = 40
 
@@ -513,7 +513,7 @@ def predict(
 
 def corrected(predicted: Step) -> Step:
     def step(k: OfNewmark, s: object, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
-        """Make an explicit Newmark step, and correct the velocity with the predicted acceleration."""
+        """Perform an explicit Newmark step, and correct the velocity with the predicted acceleration."""
         _, _, dt, _, _ = k
         s, (x, v, a, exact, r) = predicted(k, s, measured, external, index)
         return s, (x, v + 0.5 * dt * a, a, exact, r)

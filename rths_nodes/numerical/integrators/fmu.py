@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A numerical substructure as a functional mock-up unit (FMI): a model of another program, in its own process.
+"""A numerical substructure as a functional mock-up unit (FMU): a model of another program, in its own process.
 
 At step i the FMU receives the measured force of step i and, optionally, the ground acceleration. The FMU advances
 by one step and returns its displacements at step i + 1. The measured force f is a restoring force:
@@ -27,7 +27,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.rehearsal import rehearse
 
 BRIEF_S = 50e-6
-"""Duration of the first wait for an answer, s: the response time of a small FMU."""
+"""Duration of the first wait for the outputs, s. A small FMU responds within this time."""
 
 FARTHEST = 1e6
 """Largest plausible response, m, m/s or m/s^2. Differences of larger values could overflow."""
@@ -66,8 +66,8 @@ class Ground:
 class Fmu(Integrator):
     """Runs an FMU in its own process. Each step of the integrator is one co-simulation step.
 
-    Missing velocities and accelerations are taken from the parabola through the last three displacements. External
-    and restoring forces are unknown and remain zero.
+    Missing velocities and accelerations are derived from the parabola through the last three displacements.
+    External and restoring forces are unknown and remain zero.
     """
 
     external = True
@@ -176,7 +176,7 @@ class Fmu(Integrator):
         self._at_start = False
 
     def missing(self) -> str:
-        """Return a description of awaited outputs; empty once the model's initial outputs have arrived.
+        """Return a description of the awaited outputs, or an empty string once the initial outputs have arrived.
 
         Raises ConfigError if the model fails.
         """

@@ -106,7 +106,7 @@ class Direct(NamedTuple):
 def direct_step(
     k: Direct, state: tuple[Array], measured: Vector, external: Loads, index: int
 ) -> tuple[tuple[Array], tuple[Array, ...]]:
-    """Make a Newmark step, with one product for the displacement."""
+    """Perform a Newmark step. One product yields the displacement."""
     onward, accelerated, stiffness, of_rates, n, _ = k
     (flat,) = state
     vectors = flat.reshape(4, n)
@@ -146,7 +146,7 @@ class Large(NamedTuple):
 def large_step(
     k: Large, state: tuple[Array, Array, Array], measured: Array, external: Array, index: int
 ) -> tuple[object, Moved]:
-    """Make a Newmark step of a sparse structure, with sparse products and solvers."""
+    """Perform a Newmark step of a sparse structure, with sparse products and solvers."""
     mass, damping, stiffness, solver, accelerated, without, of_rates, dt, _ = k
     x, v, a = state
     r = stiffness.dot(x)
@@ -162,10 +162,10 @@ def large_step(
 class Newmark(Dynamics):
     """Constant average acceleration, solved directly for a linear structure. Masses can be zero.
 
-    Only the delay of the measured force by one step causes a stability limit. Oscillations of the rates of
-    massless degrees of freedom would not decay. Therefore the acceleration of these degrees of freedom is the
+    The only cause of a stability limit is the delay of the measured force by one step. Rates of massless degrees
+    of freedom would oscillate without decay. Therefore the acceleration of these degrees of freedom is the
     change of the velocity divided by dt. Without damping, their velocity is the change of the displacement divided
-    by dt. Raises ConfigError if the restoring force is nonlinear or the motion with the part under test grows.
+    by dt. Raises ConfigError if the restoring force is nonlinear or the coupled motion is unstable.
     """
 
     ABOUT = (
@@ -343,7 +343,7 @@ def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Adv
     def advance(
         k: Method, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
     ) -> Moving:
-        """Make one iteration, and move the target along the parabola to the new iterate."""
+        """Perform one iteration, and move the target along the parabola to the new iterate."""
         _, _, _, _, _, _, beta, _, iterations, h, _ = k
         x, v, _, _, _, r, _, of_method, _ = s
         x_end, x_before, _, x_predicted, v_predicted, terms = of_method
@@ -369,7 +369,7 @@ def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Adv
 
 
 class HilberHughesTaylor(Dynamics):
-    """Each ``step`` is one iteration with the newest measured force. A time step h has ``iterations`` steps.
+    """HHT-alpha; each ``step`` is one of the ``iterations`` of a time step h, with the newest measured force.
 
         M a_1 + (1 + alpha) (C v_1 + r_1) - alpha (C v_0 + r_0) = (1 + alpha) F_1 - alpha F_0
         x_1 = x~ + beta h^2 a_1,  v_1 = v~ + gamma h a_1,  beta = (1 - alpha)^2 / 4,  gamma = 1/2 - alpha

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests without a structure: the targets are a function of time, a loading protocol, or a history from a file.
 
-The file is a measured motion in columns, or a history from ``rths iterate``. Such a history includes the
+The file contains a measured motion in columns, or a history from ``rths iterate``. Such a history includes the
 structure's response to the force of the last run.
 """
 

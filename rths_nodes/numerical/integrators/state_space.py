@@ -74,7 +74,7 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
     def step(
         k: Constants, s: OfFew, measured: Numbers, external: Array, index: int
     ) -> tuple[object, tuple[Sequence[float], ...]]:
-        """Make a step: one product yields the motion, accelerations and restoring force."""
+        """Perform a step. One product yields the motion, accelerations and restoring force."""
         matrix, _, _ = k
         x, v, before, load = s
         if index == 0:  # earlier values are unknown: assume that they are constant
@@ -89,7 +89,7 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
 def by_floats(
     k: Constants, s: OfFew, measured: float, external: Sequence[float], index: int
 ) -> tuple[object, Moved]:
-    """Make a step of one degree of freedom, with floats."""
+    """Perform a step of one degree of freedom, with floats."""
     matrix, _, _ = k
     (x,), (v,), (before,), (load,) = s
     if index == 0:
@@ -201,16 +201,16 @@ def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool
 
 
 class Exact(ByMatrix):
-    """Exact steps for a load linear over the step.
+    """Exact steps for a load that is linear over the step.
 
     The measured force is extrapolated or held over the step. A held force reduces damping as much as a delay of
-    half a step. Raises ConfigError if the restoring force is nonlinear or the motion grows with this step.
+    half a step. Raises ConfigError if the restoring force is nonlinear or the coupled motion is unstable.
     """
 
     @params
     class Params:
         measured_force: str = text(
-            "assumed course of the measured force over the step", "held", ("held", "extrapolated")
+            "assumed variation of the measured force over the step", "held", ("held", "extrapolated")
         )
 
     def refuse(self, params: Params, structure: Structure, dt: float) -> None:
@@ -233,7 +233,7 @@ class RungeKutta(ByMatrix):
 
     The external force is interpolated and the measured force extrapolated, both linearly. The numerical
     substructure is accurate to fourth order for a load that is linear within each step. The accuracy is of second
-    order for any other load or with a specimen. Raises ConfigError if the motion grows with this step.
+    order for any other load or with a specimen. Raises ConfigError if the coupled motion is unstable.
     """
 
     @params

@@ -24,7 +24,7 @@ TABLE = {
 
 
 RIGID = 1e-7
-"""Smallest frequency relative to the highest. Lower frequencies are rounding errors of a free motion."""
+"""Smallest nonzero frequency, relative to the highest. Lower values are rounding errors of rigid-body modes."""
 SMALL = 100
 """Largest number of degrees of freedom with mass for which modes of a sparse structure are always computed with
 full matrices."""
@@ -87,7 +87,7 @@ def _paired(values: Array, shapes: Array) -> tuple[Array, Array]:
 
 
 def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:
-    """Return the lowest :func:`modes`, at most ``count``."""
+    """Return at most ``count`` of the lowest modes, in the form of :func:`modes`."""
     if not is_sparse(mass) or max(SMALL, 2 * count) >= int((~massless(mass)).sum()):
         omega, shapes = modes(dense(mass), dense(stiffness))
         return omega[:count], shapes[:, :count]
@@ -111,7 +111,7 @@ class Rayleigh:
             "numbers of the two modes; the lowest mode has number 1", "1", (1.0, 2.0), at_least=1.0, at_most=1e6
         )
         frequencies: tuple[float, ...] | None = vector(
-            "two frequencies that have the damping ratios, instead of modes", "Hz", None, more_than=0.0
+            "two frequencies at which the damping ratios apply, instead of modes", "Hz", None, more_than=0.0
         )
 
         def validate(self, path: str) -> None:

@@ -35,7 +35,7 @@ from rths_nodes.numerical.structures.restoring_forces import LinearRestoringForc
 LARGEST_FILE = 64 << 20
 """Largest file, bytes; several million entries."""
 MOST = 20_000
-"""Largest number of degrees of freedom. With more, steps are too long for real time and bands need gigabytes."""
+"""Largest number of degrees of freedom. Larger models are too slow for real time and occupy gigabytes."""
 DENSE = 64
 EXPERIMENTAL = ("experimental_mass", "experimental_damping", "experimental_stiffness")
 DAMPING = {"type": "modal", "ratios": [0.02]}
@@ -82,7 +82,7 @@ class Partition:
             (f"{name} under test", tested, False),
             (f"numerical {name} (whole - experimental)", rest, positive),
         ):
-            if above:  # there are massless degrees of freedom
+            if above:  # massless degrees of freedom are excluded
                 some = ~(massless(matrix) & massless(tested))
                 kept = kept[np.ix_(some, some)]
             if not len(kept):
@@ -287,7 +287,7 @@ def _stored(matrix: Matrix, sparse: bool) -> Matrix:
     if not sparse:
         return dense(matrix)
     stored = csr_array(matrix)
-    stored = 0.5 * (stored + stored.T)  # exactly symmetric, because factors and bands use one half
+    stored = 0.5 * (stored + stored.T)  # exactly symmetric, because factors and bands store only one half
     stored.eliminate_zeros()
     stored.sort_indices()
     return stored
@@ -302,7 +302,7 @@ def _to_si(params: Matrices.Params, n: int) -> Matrix:
 
 
 def _turned(params: Matrices.Params, n: int) -> NDArray[np.bool_]:
-    """Return whether each degree of freedom is a rotation, ``(n,)``."""
+    """Return a mask ``(n,)`` that is true for each degree of freedom that is a rotation."""
     if params.node:
         return np.resize([direction.startswith("r") for direction in params.node], n)
     turned, numbers = np.zeros(n, bool), np.array(params.rotations or ())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restoring forces in the numerical substructure: of a mass, or of a story as a function of its drift.
+"""Restoring forces of the numerical substructure: on a mass, or of a story as a function of its drift.
 
 A restoring force is defined by a kernel, and an object holds its state:
 
@@ -9,7 +9,7 @@ The function ``force`` moves to the displacement x (m) and returns the restoring
 for one degree of freedom, and arrays for several. The function changes nothing in place, so the caller can discard
 the new state after a trial displacement.
 
-Bilinear forces are a spring in parallel with a yielding spring (Prager), and are exact for any path. Unloading is
+A bilinear force is an elastic spring in parallel with a yielding spring (Prager), exact for any path. Unloading is
 elastic over twice the yield force (Masing). Bouc-Wen hysteresis follows Wen 1980 and Chen & Ricles 2010, Eqs. 13
 and 14. With loss of strength and stiffness (Baber & Wen 1981), this is BoucWen of OpenSees with other units of z
 and energy. In OpenSees z is x_y z, gamma and beta are divided by x_y^q, deltaNu and deltaEta are divided by (1 -
@@ -133,7 +133,7 @@ def law_of(force: StructuralForce) -> Law:
 
 
 def _by_copies(k: None, s: StructuralForce, x: Vector) -> tuple[StructuralForce, Vector]:
-    """Step a copy of a user's restoring force. ``force`` must replace the memory, not change it in place."""
+    """Advance a copy of a user-defined force. Its method ``force`` must not change the memory in place."""
     moved = copy.copy(s)
     r = moved.force(np.array([x]) if isinstance(x, float) else x)
     return moved, float(r[0]) if isinstance(x, float) else r
@@ -312,7 +312,7 @@ def powered(z: float, h: float, left: float, move: float, beta: float, gamma: fl
 
 
 def squared(z: float, h: float, left: float, up: float, down: float) -> float:
-    """Faster ``powered`` for exponent 2. The factor of z^2 is ``up`` for z > 0 and ``down`` for z < 0."""
+    """Compute ``powered`` faster for exponent 2. The factor of z^2 is ``up`` for z > 0 and ``down`` for z < 0."""
     half, sixth = 0.5 * h, h / 6.0
     while left > 0.0:
         k1 = 1.0 - (up if z > 0.0 else down) * z * z
@@ -361,7 +361,7 @@ class BoucWen(OfComponent):
 
 
 MOST = 2000.0
-"""Largest number of increments of a move. A move that needs more increments has diverged; z is then set to its
+"""Largest number of increments of a move. A move that requires more has diverged: z is set to its
 limit."""
 
 

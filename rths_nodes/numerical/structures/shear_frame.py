@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shear frames and a single degree of freedom."""
+"""Shear frames, and structures with a single degree of freedom."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class StoryForces(Lawful):
     """
 
     def __init__(self, linear: Array, stories: Mapping[int, RestoringForce]) -> None:
-        """Add ``stories``, by index from 0, to ``linear`` ``(n_dof, n_dof)``, the stiffness of the rest, N/m."""
+        """Add ``stories`` by index from 0 to ``linear`` ``(n_dof, n_dof)``, the other stories' stiffness, N/m."""
         law = LinearRestoringForce(linear).law
         for story, restoring_force in stories.items():
             one = law_of(restoring_force)
@@ -267,7 +267,7 @@ def _check_gravity(params: ShearFrame.Params, path: str) -> None:
         if load >= critical:
             raise ConfigError(
                 f"{location}: must be < {show(critical, 'N')}, stiffness times height, because otherwise the "
-                "story topples"
+                "story is unstable"
             )
 
 

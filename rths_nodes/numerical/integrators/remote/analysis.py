@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Analysis in the OpenSees process. The analysis drives the rig step by step.
+"""Analysis that runs in the OpenSees process and drives the rig step by step.
 
 ``core/opensees_program.py`` runs this module without importing ``rths_nodes``.
 """

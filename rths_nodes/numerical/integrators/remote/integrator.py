@@ -162,7 +162,7 @@ ACTIONS = {
     MASS: "getMass",
     DIE: "die",
 }
-"""Actions of a client. The first two and the last are not answered."""
+"""Actions of a client. The first two and the last receive no answer."""
 
 LONGEST_VECTOR = 65_536
 
@@ -242,15 +242,15 @@ class Conversation:
     """Answers the client's requests. ``matrices`` contains the matrix of the part under test for each action.
 
     After its static steps the client makes ``steps`` steps of ``iterations * dt`` s, with a Target per iteration.
-    Before and during the static stage the declared stiffness gives the force, and the rig does not move. In the
+    Until the end of the static stage, forces follow from the declared stiffness and the rig does not move. In the
     dynamic stage, a request for the force of a new trial response sets ``due`` to its displacement ``(n,)``.
     ``due`` is in m, relative to the end of the static stage, or None. The rig moves to ``due``, and :meth:`force`
     returns the answer.
 
-    New trial responses are recognised by time and displacement. Integrators use t + dt or t + alpha_F dt, and some
-    request a force twice or at the start. ``offset`` (m) and ``static_force`` (N) are the displacement and force
-    at the end of the static stage. ``steps`` counts the time steps committed after this stage, and ``asked`` the
-    requests by action.
+    New trial responses are recognised by time and displacement. Integrators request forces at t + dt or at
+    t + alpha_F dt, and some twice or at the start. ``offset`` (m) and ``static_force`` (N) are the displacement
+    and force at the end of the static stage. ``steps`` counts the time steps committed after this stage, and
+    ``asked`` the requests of each action.
     """
 
     def __init__(self, n: int, matrices: Mapping[int, Array], params: AnyParams, steps: int, dt: float) -> None:
@@ -384,9 +384,9 @@ class Served(Integrator):
     """Serves the element genericClient: receives trial displacements as Targets, and returns the rig's forces.
 
     Some integrators of the client send no velocities or accelerations. A Target's velocity and acceleration are
-    therefore taken from the parabola through the last three displacements. The exact acceleration at the last step
-    is the curvature of this parabola. External and restoring forces are unknown and remain zero. The element has
-    the degrees of freedom of the axes, followed by observed degrees of freedom without force.
+    therefore derived from the parabola through the last three displacements. Its curvature is the exact
+    acceleration at the last step. External and restoring forces are unknown and remain zero. The element has the
+    degrees of freedom of the axes, followed by observed degrees of freedom without force.
     """
 
     external = True
@@ -482,7 +482,7 @@ class Served(Integrator):
         log.info("waiting for a client on %s", self._connection.endpoint)
 
     def missing(self) -> str:
-        """Answer the client and return the missing item; empty once the first displacement has arrived.
+        """Answer the client. Return the awaited item, or an empty string once the first displacement has arrived.
 
         Raises ConfigError, before the rig moves, if the client does not connect or violates the protocol.
         """
