@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commissioning of a rig: its result, the validity of the result, and the reasons that forbid motion.
+"""Commissioning of a rig: result, validity of the result, and reasons that forbid motion.
 
 ``rths commission`` measures a rig before a specimen is mounted. The result is valid for a year, unless the
 receiver build or a part of the rig in :func:`rig_hash` changes. Without a valid result, :func:`barred` forbids all
@@ -24,7 +24,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 HOLDS_FOR = timedelta(days=365)
 """Period of validity. Laboratories calibrate sensors and inspect emergency stops once a year."""
 CLOCKS = timedelta(days=1)
-"""Largest time by which a date may be in the future, because the clocks of computers differ."""
+"""Largest time by which a date may be in the future, because computer clocks differ."""
 PASSED, FAILED, NOT_TRIED, WITNESSED = VERDICTS = ("passed", "failed", "not tried", "witnessed")
 """Verdicts of a trial. ``NOT_TRIED``: ``measured`` states the reason. ``WITNESSED``: two persons confirm the
 result."""
@@ -68,8 +68,8 @@ def same_person(*names: str) -> bool:
 class CommissioningRow:
     """One trial of a commissioning. Fields are strings with units. ``stated`` is the expected behaviour.
 
-    ``speed`` is also shown as a fraction of the limit. ``resolution`` is the smallest difference that the trial
-    can show. Both are empty in files of version 0.9.0.
+    ``speed`` also shows the fraction of the limit. ``resolution`` is the smallest difference that the trial can
+    show. Both are empty in files of version 0.9.0.
     """
 
     cause: str
@@ -147,14 +147,14 @@ class Commissioning:
 
 
 LATER = ("force_command", "press", "valve", "accuracy", "expires")
-"""Keys that later versions added to rig files. A missing or empty key does not change the hash."""
+"""Keys that later versions added to rig files. They do not affect the hash if they are missing or empty."""
 
 
 def rig_hash(scenario: Scenario) -> str:
     """Return a hash of the rig of ``scenario``, 16 hexadecimal digits.
 
-    The hash covers port, servo rate, controller, channels and limits, and the engine unless it is ``auto``. Names
-    that the scenario gives to the axes do not affect the hash.
+    The hash covers port, servo rate, controller, channels and limits, and the engine unless it is ``auto``. Axis
+    names in the scenario do not affect the hash.
     """
     head, axes = scenario.rig_file, []
     for axis in in_order_of_rig(scenario.axes).values():
@@ -177,7 +177,7 @@ def _as_before(data: object) -> object:
 
 
 def barred(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return the reasons that forbid motion, or an empty string. ``build`` is None if unknown."""
+    """Return the reasons that forbid motion, or an empty string. ``build`` is None if it is unknown."""
     missing = "there is no RIG.commissioned.yaml next to the rig file"
     reasons = [missing] if result is None else _reasons(result, scenario, build, now)
     if not reasons:
@@ -185,7 +185,7 @@ def barred(result: Commissioning | None, scenario: Scenario, build: str | None, 
     rig = scenario.rig_file.name if scenario.rig_file is not None else scenario.name
     moving = ", ".join(name for name, rung in RUNGS.items() if rung.moves)
     return (
-        f"rungs {moving} need a commissioned rig, but the rig {rig} has no valid commissioning: "
+        f"rungs {moving} require a commissioned rig, but the rig {rig} has no valid commissioning: "
         f"{'; '.join(reasons)}. Run rths commission RIG"
     )
 

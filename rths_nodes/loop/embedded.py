@@ -58,8 +58,8 @@ class Sink(Protocol):
 class Outcome:
     """Outcome of a test. ``samples`` is the number of the last sample.
 
-    ``compensator`` holds the last state of the compensator. ``timing`` holds statistics of computing times and the
-    numbers of late periods. ``failed`` is true if a component failed and stopped the rig. ``integrator`` holds the
+    ``compensator`` holds the last state of the compensator. ``timing`` holds statistics of computing times and
+    counts of late periods. ``failed`` is true if a component failed and stopped the rig. ``integrator`` holds the
     integrator's own results by name.
     """
 
@@ -76,7 +76,7 @@ class Outcome:
 def checked_loop(
     scenario: Scenario, make: Callable[[Assembly], Loop] | None = None, port: Port | None = None
 ) -> Loop:
-    """Build the loop of a scenario with ``make`` and ``port``. Raises ConfigError if the scenario cannot run."""
+    """Build the loop of a scenario, with ``make`` and ``port`` if set. Raises ConfigError if it cannot run."""
     assembly = Assembly(scenario, port)
     try:
         assembly.codec()
@@ -125,7 +125,7 @@ class Loop:
             self.rig.connect()
             return self._run(progress, begin or self._begin)
         except BaseException:
-            with suppress(Exception):  # raise the first exception
+            with suppress(Exception):  # report the original exception
                 self.rig.port.safe()
             raise
         finally:
@@ -231,7 +231,7 @@ class Loop:
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         measured = self.rig.tick(self._due.of(command))
-        while measured is None:  # Commands are never late in this host: the operator holds the test
+        while measured is None:  # Commands are never late in this host, so the operator holds the test
             self._await_operator()
             measured = self.rig.tick(None, late=True)
         return command, measured

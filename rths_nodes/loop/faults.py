@@ -2,9 +2,9 @@
 """Injected faults, parsed from ``--fault KIND@TIME[:ARGUMENTS]`` (table: doc/faults.md).
 
 :class:`FaultyLoop` is the reference host with faults of message streams and sensors. Unlike in
-``loop/embedded.py``, Targets and Commands can be late or lost. The compensator bridges a missing Target, and the
-rig a missing Command. Sensor faults change the Measurement. ``ros/hosting/fault_injection.py`` applies faults to
-nodes. Faults depend on sample number and seed, not on a clock.
+``loop/embedded.py``, Targets and Commands can be late or lost. The compensator bridges missing Targets, and the
+rig bridges missing Commands. Sensor faults change the Measurement. ``ros/hosting/fault_injection.py`` applies
+faults to nodes. Faults depend on sample number and seed, not on a clock.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Reorder(Repeated):
 
 @params
 class Corrupt(Repeated):
-    """One bit of a message is flipped. The scenario's seed determines which bit."""
+    """One bit of a message is flipped. The seed of the scenario selects the bit."""
 
 
 @params
@@ -216,7 +216,7 @@ def check(faults: Iterable[Fault], scenario: Scenario, host: str, pace: str, rec
 def _check_words(kind: str, fault: Fault, scenario: Scenario) -> None:
     end = scenario.samples * scenario.dt
     if fault.time >= end:
-        raise ConfigError(f"{kind}: time = {show(fault.time, 's')}: must be < {end:g} s, the test's end")
+        raise ConfigError(f"{kind}: time = {show(fault.time, 's')}: must be < {end:g} s, the end of the test")
     if isinstance(fault, NotANumber) and fault.field and fault.field not in POISONED[fault.stream]:
         raise unknown(kind, f"field of a {fault.stream}", fault.field, POISONED[fault.stream])
     if isinstance(fault, (Hydraulics, Interlock)) and not scenario.port.can_be_switched:
@@ -273,7 +273,7 @@ class FaultyStream(Generic[T]):
     """Applies ``faults`` to the stream ``name`` of messages of type ``T`` (bytes or a sample type).
 
     Faults of other streams are ignored. ``corrupt(message, random)`` returns the message with a flipped bit, or
-    None if this message is unreadable. ``poison(message, value, field)`` returns the message with a value that is
+    None if the result is unreadable. ``poison(message, value, field)`` returns the message with a value that is
     not finite.
     """
 
@@ -435,7 +435,7 @@ class FaultyLoop(Loop):
         for target in self._targets.take(self.rig.ticks):
             try:
                 self.commands.target(target)
-            except ValueError as lost:  # in a node this error terminates the node, and therefore the test
+            except ValueError as lost:  # in a node, this error would terminate the node and thus the test
                 self.rig.trip(f"compensator: {lost}")
         if measured.sample == 0:
             self._guard.start(measured)

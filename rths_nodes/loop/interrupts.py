@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stop requests to a process: Ctrl-C, SIGTERM, a closed terminal, or an exceeded limit of CPU time."""
+"""Stop requests to a process: Ctrl-C, SIGTERM, a closed terminal, or an exceeded CPU time limit."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ T = TypeVar("T")
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
 
 REQUESTS: dict[int, str] = {
-    signal.SIGTERM: "received SIGTERM: another program has requested the end of this process",
+    signal.SIGTERM: "received SIGTERM: another program asked this process to terminate",
     signal.SIGHUP: "received SIGHUP: the terminal was closed",
     signal.SIGQUIT: "received SIGQUIT",
-    signal.SIGXCPU: "received SIGXCPU: the process has reached its limit of processor time",
+    signal.SIGXCPU: "received SIGXCPU: the process has reached its CPU time limit",
 }
 
 SAME_REQUEST_S = 1.0
@@ -32,7 +32,7 @@ that the terminal sends."""
 
 Handler = Callable[[int], None]
 _received: list[int] = []
-"""Stop signals that the handlers in effect have received."""
+"""Stop signals received by the installed handlers."""
 
 
 def handle_stop_signals(action: Handler) -> dict[int, Any]:
@@ -74,7 +74,7 @@ def stop_signals_handled(action: Handler) -> Iterator[None]:
 def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether a stop was requested. A second request raises KeyboardInterrupt.
 
-    ``resend`` raises the first signal again after the ``with`` block, for the previous handler.
+    If ``resend`` is true, the first signal is raised again after the ``with`` block, for the previous handler.
     """
     asked: list[tuple[int, float]] = []
 
@@ -92,7 +92,7 @@ def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def raised_at_once() -> Iterator[Callable[[], None]]:
-    """Raise KeyboardInterrupt at a stop request, even an earlier one. The yielded function raises it again."""
+    """Raise KeyboardInterrupt on a stop request, even an earlier one. The yielded function raises it again."""
     if _received and threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt
     asked = False
@@ -112,7 +112,7 @@ def raised_at_once() -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Exit with ``code`` at a stop request during the ``with`` block, which imports modules.
+    """Exit with ``code`` on a stop request during the ``with`` block, which imports modules.
 
     The exit code is 0 if ``reported()`` is true, because the parent process already has the reason.
     KeyboardInterrupt is not raised, because a module could replace this exception during its import.
@@ -135,7 +135,7 @@ def ignore_stop_signals() -> None:
 
 
 def begun(work: Callable[[], T], name: str) -> Future[T]:
-    """Start ``work`` in a thread with the caller's context, so that stopping the caller's act stops ``work``."""
+    """Start ``work`` in a thread, as part of the caller's act (context variables), and return its Future."""
     from concurrent.futures import Future
 
     future: Future[T] = Future()

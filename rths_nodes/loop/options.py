@@ -54,16 +54,16 @@ DEFAULTS: dict[str, dict[str, object]] = {
 
 
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
-    """Return the names of an option by interface: ``everywhere`` for all interfaces, ``places`` for single ones.
+    """Return the names of an option by interface: ``everywhere`` in all, ``places`` in individual interfaces.
 
-    Other keys are ``metavar``, and ``roles``: the nodes with this parameter (default: all), as one string.
+    Other keys are ``metavar``, and ``roles``: nodes with this parameter (default: all), as one string.
     """
     return {interface: name for name in everywhere for interface in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 
 
 @params
 class RunOptions:
-    """Options of a run. Raises ConfigError if an option is invalid."""
+    """Options of a run. Raises ConfigError if a value or a combination is invalid."""
 
     scenario: str = text(
         "name of a shipped scenario (rths list scenario) or path of a YAML file", places=offered("scenario")
@@ -92,7 +92,7 @@ class RunOptions:
     )
     engine: str = text(
         "engine that computes the test in the host embedded; all engines give the same bits. python: stage by "
-        "stage; kernels: a loop over kernels, up to seven times as fast; compiled: this loop in C (needs a C "
+        "stage; kernels: a loop over kernels, up to seven times as fast; compiled: this loop in C (requires a C "
         "compiler); executive: this loop in its own process, also in real time; auto: the engine of the "
         "scenario or the rig file, otherwise kernels if the scenario has this loop and the test is not "
         "recorded, otherwise python",
@@ -206,21 +206,21 @@ class RunOptions:
                         f"{name} = {value!r}: the host embedded has no nodes. Use the host composed or processes"
                     )
         elif self.engine in OVER_KERNELS:
-            raise ConfigError(f"engine = {self.engine!r}: needs the host embedded, not {self.host}")
+            raise ConfigError(f"engine = {self.engine!r}: requires host = embedded, not {self.host}")
         elif self.engine == EXECUTIVE and (self.host != COMPOSED or self.actuator_nodes != ONE_NODE):
             where = self.host if self.host != COMPOSED else f"actuator_nodes = {self.actuator_nodes}"
-            raise ConfigError(f"engine = {self.engine!r}: needs the host embedded or composed, not {where}")
+            raise ConfigError(f"engine = {self.engine!r}: requires host = embedded or composed, not {where}")
         if self.engine in (*OVER_KERNELS, EXECUTIVE) and self.faults:
             raise ConfigError(f"engine = {self.engine!r}: only the engine python can inject faults")
         if self.separate and self.host != COMPOSED:
-            raise ConfigError(f"separate = {', '.join(self.separate)}: needs the host composed, not {self.host}")
+            raise ConfigError(f"separate = {', '.join(self.separate)}: requires host = composed, not {self.host}")
         if self.nodes and not self.run_id:
             raise ConfigError(
                 f"nodes = {' '.join(self.nodes)}: run_id is missing. Give every machine the same run_id, because "
                 "the run_id identifies the test"
             )
         if "recorder" in self.separate and not self.recorded:
-            raise ConfigError("separate = recorder: the test is not recorded, so that it has no recorder")
+            raise ConfigError("separate = recorder: the test is not recorded, so it has no recorder")
 
     def changed(self, **fields: object) -> RunOptions:
         return evolved(self, **fields)
@@ -284,14 +284,14 @@ def run_options(values: Mapping[str, object], interface: str = PYTHON, **fixed: 
 def check_clock(pace: str) -> None:
     if pace != LOCKSTEP:
         raise ConfigError(
-            f"clock = true: needs pace = {LOCKSTEP}, because time stamps are from the system clock with pace = "
+            f"clock = true: requires pace = {LOCKSTEP}, because time stamps are from the system clock with pace = "
             f"{pace!r}"
         )
 
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
-"""Largest length of a namespace, in characters. Names that the middleware derives have at most 255 characters."""
+"""Largest length of a namespace, in characters. Names that the middleware derives from it are limited to 255."""
 
 
 def checked_namespace(name: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of a clock, and ticks at absolute times."""
+"""Pacing: interface of a clock, and ticks at absolute times."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Clock(Protocol):
 SYSTEM_CLOCK: Clock = time
 
 ANSWERED = 0.8
-"""Least time for a Command after its Measurement, even a late Measurement, as a fraction of a sample.
+"""Shortest time for a Command after a Measurement, even a late Measurement, as a fraction of a sample.
 It is below 1, so that bridging does not delay the schedule."""
 
 BUSY_WAIT_NS = 150_000
-"""Time of busy waiting after a sleep, ns. The scheduler can delay a wake-up by this time."""
+"""Time of busy waiting before a tick, ns. The scheduler can delay a wake-up by this time."""
 
 
 REST_PERCENT = 8
@@ -65,7 +65,7 @@ class Pacer:
         now = self._now()
         self._owed += (now - self._looked) * REST_PERCENT // 100
         ahead = self.due - now
-        # after too little sleep, sleep until the tick, although the wake-up then makes the tick late
+        # after too little sleep, do not wake early for the tick, although the tick may then be late
         rest = ahead - BUSY_WAIT_NS if self._owed <= 0 else ahead if self._owed < DEBT_NS else self._owed
         if rest > 0:
             self._clock.sleep(rest * 1e-9)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record of a procedure: general data, acts, offsets, checks and rungs.
+"""Record of a procedure: general data, acts of the operator, offsets, checks and rungs.
 
 ``recording/procedure.py`` stores the record next to the recordings of the rungs. Times are ISO 8601 strings with a
 UTC offset. Values of axes are mappings from axis name to number, in SI units.
@@ -16,7 +16,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.loop.timing import LateData
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
-"""Results of checking a sign or a scale. SIGNED: not verified, but signed by the operator."""
+"""Results of the check of a sign or a scale. SIGNED: not verified, but signed for by the operator."""
 
 TO_SIGN = "the operator has to sign for it"
 
@@ -57,13 +57,13 @@ complete test."""
 
 
 def moves(name: str) -> bool:
-    """Return whether the actuators move in the rung ``name``, including rung h of versions up to 0.9.0."""
+    """Return whether the actuators move in the rung ``name``, which can be rung h of versions up to 0.9.0."""
     return name == "h" or (name in RUNGS and RUNGS[name].moves)
 
 
 @dataclass
 class AxisOffsets:
-    """Mean and rms scatter of displacement (m) and force (N) at rest, and active ``command`` (NaN if unknown)."""
+    """Mean and rms scatter of displacement (m) and force (N) at rest; active ``command`` (NaN if unknown)."""
 
     displacement: float
     displacement_scatter: float
@@ -102,7 +102,7 @@ class AxisChecks:
     low: float | None = None
     high: float | None = None
     findings: list[str] = field(default_factory=list)
-    """Results that forbid the start of the test, as texts for the operator."""
+    """Results that prevent the start of the test, as texts for the operator."""
     remarks: list[str] = field(default_factory=list)
     static_error: float | None = None
     static_error_force: float | None = None
@@ -126,7 +126,7 @@ TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socke
 
 @dataclass
 class Act:
-    """Act that an operator requested, and its result. ``refused`` is the reason for a refusal, or empty."""
+    """Act requested by an operator, and its result. ``refused`` is the reason for a refusal, or empty."""
 
     time: str
     act: str
@@ -158,7 +158,7 @@ class Note:
 
 @dataclass
 class RungRecord:
-    """Record of one rung. ``differences`` from an earlier rung and from the rehearsal are relative rms values."""
+    """Record of a rung. ``differences`` from an earlier rung and from the rehearsal are relative rms values."""
 
     name: str
     started: str
@@ -169,7 +169,7 @@ class RungRecord:
     scenario_hash: str = ""
     offsets_hash: str = ""
     outcome: str = ""
-    """Finished, held, tripped, failed or interrupted. Refused if the rung did not begin, empty during the rung."""
+    """Finished, held, tripped, failed or interrupted. Refused if the rung did not begin; empty while it runs."""
     reason: str = ""
     samples: int = 0
     wall_s: float = 0.0
@@ -256,7 +256,7 @@ class SpecimenRecord:
 
 @dataclass
 class ProcedureRecord:
-    """Record of a procedure from its first act on. ``outcome`` is empty until the procedure ends."""
+    """Record of a procedure, stored from the first act on. ``outcome`` is empty until the procedure ends."""
 
     test_id: str
     scenario: str
@@ -342,7 +342,7 @@ REHEARSAL = " to its rehearsal"
 
 
 def largest(differences: Mapping[str, float]) -> float:
-    """Return the largest difference, from the rehearsal if known (0 without differences, inf for NaN)."""
+    """Return the largest difference, from the rehearsal alone if known; 0 without differences, inf for NaN."""
     of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
     return max(
         (math.inf if math.isnan(value) else value for value in of_rehearsal or differences.values()), default=0.0

@@ -74,7 +74,7 @@ def summary(digests: Mapping[str, str]) -> str:
 
 @cache
 def version() -> str:
-    """Return the version of this package, in a checkout with the commit and a remark if files have changed."""
+    """Return the version of this package; in a checkout, also the commit and a remark if files have changed."""
     commit = _git("rev-parse", "HEAD") if _git("ls-files", "--", "__init__.py") else ""
     if not commit:
         return __version__
@@ -104,7 +104,7 @@ def information(
     library: str = "",
     recorded: bool = True,
 ) -> dict[str, str]:
-    """Return the strings, by name, that are stored at the start of a run. ``recorded`` adds the scenario."""
+    """Return the strings, by name, that are stored at the start of a run, with the scenario if ``recorded``."""
     layout = {"actuator_nodes": actuator_nodes, "engine": engine, "library": library}
     injected = " ".join(faults)
     sections = scenario.data().items() if recorded else ()
@@ -130,7 +130,7 @@ def _section(text: str) -> str:
 
 @dataclass(frozen=True)
 class Code:
-    """Code of a scenario: versions and hashes for display, hashes by path, and the reported receiver build."""
+    """Code of a test: versions and hashes by name (for display), hashes by path, and the receiver build."""
 
     names: Mapping[str, str]
     files: Mapping[str, str]
@@ -138,7 +138,7 @@ class Code:
 
     @classmethod
     def of(cls, scenario: Scenario, build: str = "") -> Code:
-        """Return the present code of ``scenario``: this package, packages of components, and input files."""
+        """Return the current code of ``scenario``: this package, packages of components, and input files."""
         ours = hashes(package_files())
         names, files = {PACKAGE: version(), f"{PACKAGE}, files": combined(ours)}, dict(ours)
         for module in sorted(_foreign_modules(scenario)):

@@ -34,11 +34,11 @@ IDLE_LATENCY = "/dev/cpu_dma_latency"
 
 
 class Starving(RuntimeError):
-    """Raised if the process has used the processor for too long without sleep."""
+    """Raised if the process has used the processor for too long without sleeping."""
 
 
 def not_locked(problem: str) -> str:
-    return f"locking of memory was refused ({problem}), so page faults can delay a tick"
+    return f"memory locking was refused ({problem}), so page faults can delay a tick"
 
 
 def not_scheduled(problem: str) -> str:
@@ -47,12 +47,12 @@ def not_scheduled(problem: str) -> str:
 
 @contextmanager
 def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
-    """Use real-time settings in the ``with`` block if ``wanted``. Yield a list with one text per refused setting.
+    """Apply real-time settings in the ``with`` block if ``wanted``. Yield a list with a text per refused setting.
 
     All threads are changed, because threads of the middleware do not inherit the scheduling. Real-time scheduling
     must not be used in lockstep, because under SCHED_FIFO the kernel throttles a process that never sleeps. A
-    hanging process would block its processor, so ``Starving`` is raised in it, and the kernel kills it if it
-    continues.
+    process that hangs would block its processor. ``Starving`` is therefore raised in this process, and the kernel
+    kills the process if it continues.
     """
     refused: list[str] = []
     if not wanted:
@@ -123,7 +123,7 @@ def _keep_awake(stack: ExitStack) -> str:
 def _guard(stack: ExitStack) -> None:
     """Limit the CPU time without sleep under real-time scheduling.
 
-    The previous handler receives a SIGXCPU with another cause (RLIMIT_CPU, the operator).
+    A SIGXCPU with another cause (RLIMIT_CPU, the operator) is passed to the previous handler.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
     killed = KILLED_S * 1_000_000 if hard == resource.RLIM_INFINITY else min(hard, KILLED_S * 1_000_000)
@@ -152,8 +152,8 @@ def _guard(stack: ExitStack) -> None:
 def share_processors(at_every_sample: bool) -> Iterator[None]:
     """Restrict this process to some processors during the ``with`` block.
 
-    Processes that the loop needs ``at_every_sample`` share the last processor, because only one of them works at a
-    time. All other processes use the other processors. Waking a process takes 6 us on the same processor, and 26
+    Processes that work for the loop ``at_every_sample`` share the last processor, because they take turns.
+    All other processes use the other processors. Waking a process takes 6 us on the same processor, and 26
     to 57 us on another.
     """
     allowed = sorted(os.sched_getaffinity(0))

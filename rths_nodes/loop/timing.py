@@ -6,7 +6,7 @@ at t2 and received at t3. The other machine's clock measures t1 and t2:
 
     round trip  d = (t3 - t0) - (t2 - t1)          offset  o = ((t1 - t0) + (t2 - t3)) / 2 = (t1 - t0) - d / 2
 
-The error of o is at most d / 2, so that the exchange with the shortest d is the most accurate (Cristian, 1989,
+The error of o is at most d / 2, so the exchange with the shortest d is the most accurate (Cristian, 1989,
 Distributed Computing 3, 146-158; RFC 5905, section 8, and its clock filter).
 """
 
@@ -158,7 +158,7 @@ def timing(
 
 @dataclass(frozen=True)
 class Exchange:
-    """Times of a request and its answer, s: t1 - t0 (``ahead``) and d (``round_trip``), as defined above."""
+    """Times of a request and its answer, s: t1 - t0 (``ahead``) and d (``round_trip``) of the module docstring."""
 
     ahead: float
     round_trip: float
@@ -187,7 +187,7 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
 
 
 def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:
-    """Return a message, empty unless the round trip to ``peer`` exceeds 1 + ``depth`` samples of ``dt`` s."""
+    """Return a message, or an empty string if the round trip to ``peer`` takes <= 1 + ``depth`` samples."""
     within = (1 + depth) * dt
     if not exchanges:
         return ""

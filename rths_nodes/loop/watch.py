@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watcher on another computer: its section ``watch`` in a rig file, its verdict and its pulse.
+"""Watcher on another computer: section ``watch`` of a rig file, verdict, and pulse to the interlock.
 
 The verdict states whether the watcher's own sensors agree with the values that the test publishes. It depends only
-on samples of the watcher, messages of the test and the watcher's clock, without ROS or socket. The first
+on samples of the watcher, messages of the test and the watcher's clock, not on ROS or sockets. The first
 disagreement ends the pulse permanently. Time stamps are not compared, because clocks differ.
 
 A message received at t was measured between t - ``late`` and t. A sample of the watcher arrives up to ``delay``
-after its measurement. At one time between t - ``late`` and t + ``delay``, samples of the watcher must agree with
+after its measurement. At some time between t - ``late`` and t + ``delay``, samples of the watcher must agree with
 all values of the message within the tolerances.
 
-Criteria have no defaults. All times are bounded, so that the pulse ends at most 50 ms after a limit is exceeded.
+Criteria have no defaults. All times are bounded, so the pulse ends at most 50 ms after a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from rths_nodes.loop.supervision.limits import NONE, Row, acting, table
 from rths_nodes.loop.supervision.states import State
 
 LONGEST_S = 0.04
-"""Largest ``late``, ``silence``, ``velocity_over`` and time of ``persistence``, s."""
+"""Largest ``late``, ``silence``, ``velocity_over`` and duration of ``persistence``, s."""
 TOLD_HZ = 200.0
 """Default rate at which the test publishes state messages, Hz."""
 LEAST_TOLD = 6.0
-"""Smallest number of messages within the time ``late``. At least one must arrive."""
+"""Smallest number of messages sent within ``late``. At least one of them must arrive."""
 
 
 @params
@@ -60,7 +60,7 @@ class WatchLimits:
     displacement: float = number("largest magnitude", "m", more_than=0.0, at_most=100.0)
     velocity: float = number("largest magnitude", "m/s", more_than=0.0, at_most=1e3)
     velocity_over: float = number(
-        "time between the two displacements from which a velocity is computed; the displacements contain noise",
+        "time between the two displacements from which a velocity is computed; a longer time reduces noise",
         "s",
         more_than=0.0,
         at_most=LONGEST_S,
@@ -135,7 +135,7 @@ class WatchSection:
 
     sensors: WatchSensors = section(WatchSensors, "connection to the sensors of the watcher")
     pulse: WatchPulse = section(WatchPulse, "the pulse to the interlock")
-    axes: dict[str, WatchedAxis] = sections(WatchedAxis, "all axes of the rig, by name")
+    axes: dict[str, WatchedAxis] = sections(WatchedAxis, "all axes of the rig by name, in the order of the rig")
     late: float = number(
         "longest time from a measurement of the test until the watcher receives the measured values",
         "s",
@@ -179,7 +179,7 @@ MOVING = frozenset(
 )
 """States of a procedure in which the rig may move. In all other states the rig must rest."""
 BEGINS = frozenset((State.IDLE, State.CONNECTED, State.FINISHED))
-"""States in which a port is opened, so that the counter of the rig can restart."""
+"""States in which a port is opened, so the counter of the rig can restart."""
 SEEN_S = 0.25
 """Time within which a moving axis travels by more than ``rest``, s."""
 PIECES = 10
@@ -192,7 +192,7 @@ Numbers = tuple[float, ...]
 
 
 class Sample(NamedTuple):
-    """Sensor sample of the watcher, or state message of the test: arrival (s), counter, and values of each axis.
+    """Sensor sample of the watcher, or state message of the test: arrival (s), counter, and values by axis.
 
     Displacements and commands are in m, forces in N. The sensors have no commands. A command is NaN during force
     control.
@@ -242,7 +242,7 @@ class Watch:
 
     @property
     def ready(self) -> bool:
-        """True once the watcher's samples suffice for a comparison, until the pulse ends."""
+        """True once the watcher has enough samples for a comparison, until the pulse ends."""
         span = self._own[-1].at - self._begun_at if self._own else 0.0
         return not self.ended and span >= self._late + self._delay
 
@@ -288,7 +288,7 @@ class Watch:
         try:
             state = State(number)
         except ValueError:
-            self.end(f"the test published the state {number}, which does not exist")
+            self.end(f"the test published the unknown state {number}")
             return
         if (state in MOVING) != (self._state in MOVING) or self._state is None:
             self._place = self._commanded = None
@@ -318,7 +318,7 @@ class Watch:
             self.end(f"the counter of the test decreased from {last.counter} to {statement.counter}")
             return
         if last is not None and statement.at - last.at > self._late:
-            self._counted.clear()  # nothing was sent while the rig was at rest, or the pulse has ended
+            self._counted.clear()  # the rig was at rest and nothing was sent, or the pulse has ended
         self._received = statement
         self._count(statement)
         self._waiting.append(statement)
@@ -328,8 +328,7 @@ class Watch:
     def _count(self, statement: Sample) -> None:
         """Compare the test's counter with the watcher's clock while the rig moves.
 
-        A busy test computer sends messages late. The counter then catches up, at most to its largest earlier
-        lead.
+        A busy test computer sends messages late. The counter then catches up, at most to its largest earlier lead.
         """
         ahead = statement.counter / self._servo_rate - statement.at
         lead, self._lead = self._lead, max(self._lead, ahead)
@@ -372,7 +371,7 @@ class Watch:
         self.ended = self.ended or reason
 
     def judge(self, now: float) -> str:
-        """Compare messages due at ``now`` (s). Return the reason for the end of the pulse, or an empty string."""
+        """Compare messages due at ``now`` (s). Return the reason why the pulse ends, or an empty string."""
         suspended = now - self._judged_at
         self._judged_at = now
         if self.ended or not self._own:
@@ -442,7 +441,7 @@ class Watch:
 
 
 class Seen:
-    """Records the span of the displacement of each axis, ``(n_axes,)`` m, in the last ``SEEN_S``."""
+    """Records the range of displacements of each axis, ``(n_axes,)`` m, during the last ``SEEN_S`` seconds."""
 
     def __init__(self, n_axes: int) -> None:
         self._none = [0.0] * n_axes
@@ -505,9 +504,9 @@ def pulses(period: float) -> Iterator[bytes]:
 
 
 class PulseListener:
-    """Receives the pulses. ``closed`` is true from the first pulse until a timeout of ``patience`` (s).
+    """Receives pulses. ``closed`` returns true from the first pulse until none arrives for ``patience`` s.
 
-    ``opened`` remains true after a timeout.
+    ``opened`` is true after this timeout, permanently.
     """
 
     def __init__(self, patience: float) -> None:

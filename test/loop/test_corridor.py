@@ -133,7 +133,7 @@ def test_invalid_corridor_file_is_refused(tmp_path: Path, capsys: pytest.Capture
         assert main(["run", NAME, "--set", f"monitor.corridor={tmp_path / name}"]) == 2
         assert mentions(capsys.readouterr().err, "corridor", "rths")
     assert main(["check", NAME, "--set", "monitor.corridor_action=trip"]) == 2
-    assert mentions(capsys.readouterr().err, "monitor.corridor", "needs")
+    assert mentions(capsys.readouterr().err, "monitor.corridor", "requires")
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_command_line_has_options_of_table() -> None:
         ({"reliability": "best_effort"}, ("host", "embedded", "nodes")),
         ({"transport": "topics"}, ("host", "embedded", "nodes")),
         ({"transport": "pipes"}, ("transport", "pipes", "sockets", "topics")),
-        ({"separate": ["recorder"], "record": "a"}, ("needs", "composed", "embedded")),
+        ({"separate": ["recorder"], "record": "a"}, ("requires", "composed", "embedded")),
         ({"separate": ["recorder"], "host": "composed"}, ("not", "recorded")),
         ({"namespace": "two words"}, ("namespace", "two words")),
         ({"namespace": "a" * 300}, ("300", "<= 100")),

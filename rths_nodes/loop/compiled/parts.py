@@ -59,7 +59,7 @@ class Parts(NamedTuple):
 
 
 class Resists(Exception):
-    """Raised with the reason why a scenario cannot run in the loop over kernels."""
+    """Raised if a scenario cannot run in the loop over kernels; the message is the reason."""
 
 
 def parts_of(assembly: Assembly) -> Parts | str:

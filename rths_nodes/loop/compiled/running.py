@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the loop over kernels, in C or in plain Python, and return to the embedded loop if necessary.
+"""Runs of the loop over kernels, in C or in plain Python, which the embedded loop can take over.
 
 The embedded loop takes over if a limit is violated, a number is not finite or a component raises an exception. It
 continues from an earlier sample (a handover), or repeats the test if no handover is possible. A repetition is
-safe, because only simulated rigs have kernels and this run never uses the port.
+safe, because only simulated rigs have kernels and these runs never use the port.
 
-A run has chunks of ``CHUNK`` samples, so that its memory is bounded unless complete histories are kept.
+A run has chunks of ``CHUNK`` samples, so its memory is bounded unless complete histories are stored.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing
 
 CHUNK = 2 * tracking.CHUNK
-"""Number of samples in a chunk. Twice the monitor's chunk makes a run 5 % faster."""
+"""Number of samples in a chunk. With twice the monitor's chunk, a run is 5 % faster."""
 UNSENT = "inputs", "input_energy"
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field, with one row per sample or step from number 0 on. Missing values are NaN."""
 MANY = 12
-"""Largest number of rows of a table that is kept in tuples. Compiled code may copy a tuple at each access, so
+"""Largest number of rows of a table that remains a tuple. Compiled code may copy a tuple at each access, so
 longer tables become arrays."""
 SLOWER = "which takes 20 to 100 times as long"
 HANDED = ("samples", "before")
@@ -91,7 +91,7 @@ def is_table(value: tuple[object, ...]) -> bool:
 
 
 def in_arrays(value: object, tables: bool = False) -> Any:
-    """Return ``value`` with lists of numbers as arrays and other lists as tuples.
+    """Return ``value`` with lists of numbers converted to arrays, and other lists to tuples.
 
     Long tables of tuples also become arrays if ``tables`` is true.
     """
@@ -152,10 +152,10 @@ def arguments_of(parts: Parts) -> tuple[object, ...]:
 
 
 class KernelLoop:
-    """Runs a scenario by the function in ``way`` or, if this is impossible, by the embedded ``loop``.
+    """Runs a scenario by the function of ``way`` or, if this is impossible, by the embedded ``loop``.
 
     ``loop`` must not have run. ``by_kernels`` is true after a run without the embedded loop. ``brief`` requests
-    brief histories, which are sufficient for indices.
+    brief histories, which suffice for indices.
     """
 
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
@@ -245,7 +245,7 @@ class KernelLoop:
         interrupted: Callable[[], bool] | None,
         last: int | None = None,
     ) -> tuple[Outcome, Histories] | None:
-        """Run up to Measurement ``last`` (default: the end). Return None if the embedded loop has to take over."""
+        """Run up to Measurement ``last`` (default: the end). Return None if the embedded loop must take over."""
         parts, samples = self._parts, self.scenario.samples
         histories = Histories(parts, self.assembly, kept, kept and self.brief and last is None)
         for delay in self.delays if histories.brief else ():
@@ -388,10 +388,10 @@ def like(sample: Any, value: Any) -> Any:
 
 
 def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool) -> tuple[object, ...]:
-    """Return the known inputs of the next ``samples`` samples, ordered like ``given`` of the generated function.
+    """Return the known inputs of the next ``samples`` samples, in the order of the generated function's ``given``.
 
-    ``forces`` are the excitation and, unless the loop is live, the external forces. ``in_lists`` makes noise a
-    list, which plain Python reads twice as fast as an array.
+    ``forces`` are the excitation and, unless the loop is live, the external forces. Noise
+    is a list if ``in_lists``, because plain Python reads a list twice as fast as an array.
     """
     noise = [np.zeros((samples, 2)) if stream is None else stream.ahead(samples) for stream in parts.noise]
     control = (parts.ground, parts.chance) if parts.kind.control else ()
@@ -418,7 +418,7 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
 
 
 class Histories:
-    """Stores the histories of a run, in arrays for one chunk or, if ``kept``, for the complete run.
+    """Stores the histories of a run: of one chunk or, if ``kept``, of the complete run.
 
     A ``brief`` instance stores Targets only as displacements, and compensator values only when reported.
     """

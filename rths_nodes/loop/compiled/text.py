@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of one kind of scenario as the text of a Python module, in the order of ``embedded.py``.
+"""Source text of a module with the loop of one kind of scenario, in the order of ``embedded.py``.
 
-The function of that module runs one chunk, from Measurement ``begin`` to ``end``:
+The function ``run`` of the module runs one chunk, from Measurement ``begin`` to ``end``:
 
     run(begin, end, constants, states, given, out) -> stopped, steps, states
 
 The text has separate lines for each axis, because C cannot index tuples of different types with a variable.
-Constants, states and known inputs are arguments, so that all scenarios of a kind share one module. ``stopped`` is
+Constants, states and known inputs are arguments, so all scenarios of a kind share one module. ``stopped`` is
 the first sample that the loop cannot complete, or -1.
 
-A ``live`` loop, for the executive, also has the safe stop. Its ``given`` ends with ``asked`` (1: brake after the
+A ``live`` loop, for the executive, includes the safe stop. Its ``given`` ends with ``asked`` (1: brake after the
 next Command has been computed, 2: brake immediately). In its result, ``acted`` (1 if a command was sent to the
 rig), ``stopping`` and ``resting`` precede the states.
 
@@ -101,7 +101,7 @@ APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
 """Kinds of ramp. ``APART``: one state for each degree of freedom. ``TOGETHER``: one state of arrays.
 ``HANDED_ON``: no state."""
 FEW = 8
-"""Largest number of degrees of freedom, or of a lead's force samples, that the text handles one by one."""
+"""Largest number of degrees of freedom, or of a lead's force samples, for which the text has separate terms."""
 QUANTITIES = ("x", "v", "a", "exact", "r")
 IN, IN_IN = 4 * " ", 8 * " "
 

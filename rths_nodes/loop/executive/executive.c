@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The executive: main program around a generated loop, in real time, without the interpreter.
+/* The executive: main program that runs a generated loop in real time, without the Python interpreter.
  *
- * Python (running.py) joins this text to the C text of the loop, builds and starts the program, and shares one memory
+ * Python (running.py) appends this text to the C text of the loop, builds and starts the program, and shares memory
  * with it: a control block, the arguments of the loop, and a ring of rows, one for each sample. Only the program
  * reads the clock, calls the loop and brakes. Python only reads rows, and may be late, suspended or dead.
  *
@@ -38,7 +38,7 @@ void entry(const number *numbers, void *const *arrays, number *results);
 #define AWAKE_NS INT64_C(50000000)   /* longest time without sleep */
 #define POLL_NS INT64_C(20000)       /* without a clock: polling interval of the ring */
 #define START_NS INT64_C(1000000)    /* polling interval of the go word */
-#define STACK 65536                  /* bytes touched before the start */
+#define STACK 65536                  /* bytes of stack touched before the start */
 #define HEAD 5                       /* words of a row before its numbers: sample, kind, steps, lateness, duration */
 #define SLIPPED 2                    /* flags of a Measurement, as in core/samples.py */
 #define TRIPPED 8
@@ -119,7 +119,7 @@ static bool stops(int number)
 }
 
 /* Receive stop requests. The C handler of the parent writes its signals to the pipe, even while the interpreter is
- * busy. Other processes send datagrams. The pipe ends when the parent ends. */
+ * busy. Other processes send datagrams. The pipe is at its end once the parent has ended. */
 static void *listen_for_stops(void *argument)
 {
     const int *files = argument;
@@ -178,7 +178,7 @@ static void set_up_scheduling(control *shared)
     (void)stack[0];
 }
 
-/* Read the data of the next call, so that they are in the caches at the tick. */
+/* Read the data of the next call, so that the caches contain the data at the tick. */
 static void warm(const executive *e)
 {
     const control *shared = e->shared;
@@ -218,7 +218,7 @@ static int64_t wait_tick(executive *e)
 
 static int64_t free_rows(control *shared) { return shared->slots - (shared->head - get(&shared->tail)); }
 
-/* Without a clock: wait until the reader has room for the rows of a sample. */
+/* Without a clock: wait until the ring has room for the rows of a sample. */
 static void wait_for_room(executive *e)
 {
     while (free_rows(e->shared) < 2 && get(&e->shared->word) != PARENT) {
@@ -251,7 +251,7 @@ static int64_t stop_due(control *shared, int64_t sample)
     return word != NO_STOP ? word : sample >= get(&shared->trip_at) ? TRIP : NO_STOP;
 }
 
-/* Return the next free row; without a free row, a spare row after the ring, which is not published. */
+/* Return the next free row or, if the ring is full, the spare row after it, which is never published. */
 static int64_t *next_row(control *shared, int64_t *words)
 {
     const int64_t slot = free_rows(shared) > 0 ? shared->head % shared->slots : shared->slots;
@@ -269,7 +269,7 @@ static void publish(executive *e, int64_t *row, int64_t sample, int64_t kind, in
         set(&shared->head, shared->head + 1);
 }
 
-/* Prepare the arguments of the call for a sample, whose numbers are written to the next row; return the row. */
+/* Prepare the arguments of the call for a sample. Return the row to which the call writes its numbers. */
 static int64_t *prepare(executive *e, int64_t sample)
 {
     control *shared = e->shared;
@@ -387,7 +387,7 @@ static const number *exchange(executive *e, const int64_t *row, int64_t *fault)
     return step_measured(e, *fault != NO_STOP ? 3 : 0, MEASURED);
 }
 
-/* Return false if the commands in Measurement 0, at which the rig is held, are not finite. */
+/* Begin with Measurement 0. Return false if its commands, at which the rig is held, are not finite. */
 static bool begin_session(executive *e)
 {
     control *shared = e->shared;
@@ -415,7 +415,7 @@ static void end_session(const control *shared)
 }
 #endif
 
-/* Run sample k, from Measurement k to Measurement k + 1, in a prepared row. Return false at the end. */
+/* Run sample k, from Measurement k to Measurement k + 1, with a prepared row. Return false at the end. */
 static bool run_sample(executive *e, int64_t *row, int64_t sample, int64_t slipped)
 {
     control *shared = e->shared;
@@ -449,7 +449,7 @@ static bool run_sample(executive *e, int64_t *row, int64_t sample, int64_t slipp
     return !(e->stopping && results[shared->at_resting].logical);
 }
 
-/* The same ticks and rows without the loop, to measure the delays of the computer itself. */
+/* Run the same ticks and rows without the loop, to measure the delays of the computer itself. */
 static bool run_bare(executive *e, int64_t *row, int64_t sample)
 {
     e->took = now() - e->tick;

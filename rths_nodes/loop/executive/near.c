@@ -52,7 +52,7 @@ static void near_transmit(near_session *n, const uint8_t *data, size_t size) {
     n->report.unsent = (uint32_t)errno;
 }
 
-/* Send the datagram whose rows are in last, and store it in last. */
+/* Complete the datagram whose rows are already in n->last, and send it. */
 static void near_post(near_session *n, int kind, uint32_t counter, uint32_t flags, size_t rows) {
   n->last_size = near_written(n, n->last, kind, counter, flags, rows);
   near_transmit(n, n->last, n->last_size);
@@ -63,13 +63,13 @@ static int near_same_sender(const struct sockaddr_in *one, const struct sockaddr
   return one->sin_addr.s_addr == other->sin_addr.s_addr && one->sin_port == other->sin_port;
 }
 
-/* Read one datagram into in. Return NEAR_EMPTY, NEAR_OURS, or, for a counted datagram, NEAR_USELESS. */
+/* Read one datagram into n->in. Return NEAR_OURS, NEAR_EMPTY, or NEAR_USELESS for an unusable datagram. */
 static int near_received(near_session *n) {
   socklen_t length = sizeof n->sender;
   const ssize_t got = recvfrom(n->descriptor, n->in, sizeof n->in, 0, (struct sockaddr *)&n->sender, &length);
   const size_t size = got < 0 ? 0u : (size_t)got;
   int stranger, whole, mine;
-  if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? NEAR_EMPTY : NEAR_USELESS; /* send error */
+  if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? NEAR_EMPTY : NEAR_USELESS; /* error of an earlier send */
   stranger = n->settled ? !near_same_sender(&n->sender, &n->peer) : n->sender.sin_addr.s_addr != n->far.sin_addr.s_addr;
   whole = size >= RTHS_HEAD + RTHS_CHECKSUM && size <= RTHS_MAX_BYTES && get32(n->in + RTHS_AT_MAGIC) == RTHS_MAGIC &&
           get32(n->in + size - RTHS_CHECKSUM) == rths_checksum(n->in, size - RTHS_CHECKSUM);
@@ -126,7 +126,7 @@ static void near_await(const near_session *n, uint64_t ns) {
   (void)ppoll(&entry, 1, &longest, NULL);
 }
 
-/* Send the datagram open until in contains its answer. */
+/* Repeat the datagram RTHS_OPEN until n->in contains its answer. */
 static int near_ask(near_session *n, const volatile int64_t *stop) {
   const uint64_t end = near_now_ns() + n->terms.connect_within;
   const uint32_t flags = n->terms.flags & ~(n->report.lockstep ? 0u : RTHS_LOCKSTEP);
@@ -153,7 +153,7 @@ static int near_ask(near_session *n, const volatile int64_t *stop) {
   return NEAR_NO_ANSWER;
 }
 
-/* Return 1 if the answer in the report has the active commands of these axes. */
+/* Return 1 if the answer in the report fits these axes. Store its active commands. */
 static int near_agreed(near_session *n) {
   const uint8_t *answer = n->report.answer, *row = answer + RTHS_HEAD;
   const size_t loaded = get16(answer + RTHS_AT_FLAGS) & RTHS_NEWTONS ? RTHS_LOAD_ROW : 0u;
@@ -248,7 +248,7 @@ static void near_read_state(const near_session *n, near_state *state) {
   for (i = 0; i < n->terms.channels; i++) state->auxiliary[i] = get_real(row + 8 * i);
 }
 
-/* Store the state that in contains until its turn. */
+/* Store the state in n->in until its turn. */
 static void near_take(near_session *n) {
   const uint32_t counter = get32(n->in + RTHS_AT_COUNTER);
   const size_t rows = (size_t)n->terms.axes * RTHS_STATE_ROW + (size_t)n->terms.channels * 8u;
@@ -327,7 +327,7 @@ static void near_fill(near_session *n) {
     state->auxiliary[i] = before.auxiliary[i] + share * (after->auxiliary[i] - before.auxiliary[i]);
 }
 
-/* If there is no new state, repeat the last datagram if the rig waits for it, and detect a dead rig. */
+/* Without a new state: repeat the last datagram if the rig may wait for it, and detect a silent rig. */
 static void near_look_at_clock(near_session *n) {
   const uint64_t now = near_now_ns();
   if ((n->report.lockstep || n->sample == 0u) && now - n->report.sent > NEAR_AGAIN) {
@@ -372,7 +372,7 @@ static double near_reading(const near_session *n, int axis) {
   return forced ? state->force[axis] * n->terms.force[axis] : state->displacement[axis] * n->terms.place[axis];
 }
 
-/* Return the last command, or the receiver's own command, in the unit of the state. */
+/* Return the last command, or the active command if the receiver changed it, in the unit of the state's mode. */
 static double near_applied(const near_session *n, int axis) {
   const near_state *state = &n->state;
   const int changed = (state->flags & (RTHS_BRIDGED | RTHS_LIMITED)) != 0u || state->state >= RTHS_BRAKING;

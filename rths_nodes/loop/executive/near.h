@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Near side of a session with a rig by UDP: the test computer's end of the datagrams of rths_target.h (doc/udp.md).
+/* Near side of a UDP session with a rig: the test computer's end of the protocol in rths_target.h (doc/udp.md).
  *
- * The session is byte-identical to SessionPort and UdpPort of rths_nodes/laboratory/ports, for a process without an
- * interpreter. Linux, C99: no heap, no recursion, bounded loops. One object is one session; use it in one thread.
+ * Sends the same bytes as SessionPort and UdpPort of rths_nodes/laboratory/ports, but needs no Python interpreter.
+ * Linux, C99: no heap, no recursion, bounded loops. One object is one session; use it in one thread.
  */
 #ifndef RTHS_NEAR_H
 #define RTHS_NEAR_H
@@ -19,9 +19,9 @@ extern "C" {
 #define NEAR_AHEAD 256     /* stored states that arrived before their turn */
 #define NEAR_AT_ONCE 256   /* datagrams read in one call: a flood must not block the caller */
 #define NEAR_REMEMBERED 1024 /* stored counters of lost states, to recognise late datagrams */
-#define NEAR_FURTHEST 100000u /* samples; a state further ahead belongs to another test */
+#define NEAR_FURTHEST 100000u /* samples; states further ahead belong to another test */
 #define NEAR_PROBES 64     /* exchanges that measure the round trip */
-#define NEAR_NEEDED 64     /* samples that a command may need; the last row includes longer times */
+#define NEAR_NEEDED 64     /* bins of samples that a command takes; the last bin includes longer times */
 #define NEAR_GOODBYES 3    /* datagrams that end a session */
 #define NEAR_AGAIN 20000000u /* ns; repetition interval of an unanswered datagram */
 #define NEAR_CHANNELS (RTHS_MAX_AUXILIARY + 1) /* the trigger is the last channel */
@@ -36,7 +36,7 @@ enum { NEAR_LOST = 0, NEAR_REPEATED = 1, NEAR_REORDERED = 2, NEAR_FOREIGN = 3, N
 /* Results of near_connect. */
 enum {
   NEAR_OPENED = 0,
-  NEAR_REFUSED = 1,       /* the answer has a reason, or belongs to other axes: the caller checks it */
+  NEAR_REFUSED = 1,       /* the answer states a reason or describes other axes; the caller checks it */
   NEAR_NO_ANSWER = 2,
   NEAR_OTHER_VERSION = 3,
   NEAR_INTERRUPTED = 4    /* the stop word was set */
@@ -47,7 +47,7 @@ enum {
   NEAR_FOLLOWS = 0,
   NEAR_INTERLOCKED = 1, /* the interlock of the rig is open */
   NEAR_RECEIVER = 2,    /* the receiver has stopped the rig: near_report.reason */
-  NEAR_SILENT = 3       /* no datagram for silence ns, in lockstep for longest_wait ns */
+  NEAR_SILENT = 3       /* no datagram for silence ns, or in lockstep for longest_wait ns */
 };
 
 /* Terms of a session, as the test computer declares them. */
@@ -57,7 +57,7 @@ typedef struct {
   double place[RTHS_MAX_AXES];   /* unit of measured displacements in units of commands */
   double force[RTHS_MAX_AXES];   /* unit of measured forces in units of force commands */
   uint32_t address;              /* IPv4, most significant byte first */
-  uint32_t session, period;      /* number of the session, not 0; ns */
+  uint32_t session, period;      /* session number, not 0; sample period, ns */
   uint16_t port, local_port;     /* local_port 0: any */
   uint16_t flags;                /* of the datagram open: RTHS_EMULATOR, LOCKSTEP, RAMP, TRIGGER, NEWTONS */
   uint8_t axes, inputs, channels, transport;
@@ -77,11 +77,11 @@ typedef struct {
 
 /* State of a session for its owner; copied by near_look. */
 typedef struct {
-  uint64_t taken, sent; /* ns, monotonic: times of the last received state and the last sent datagram */
+  uint64_t taken, sent; /* times of the last received state and the last sent datagram, ns (monotonic) */
   uint32_t counts[NEAR_COUNTS], bridged, limited;
   uint32_t needed[NEAR_NEEDED], longest; /* samples of transport */
   uint32_t stopped, reason, heartbeat;
-  uint32_t other_version, other_sender; /* version, IPv4 address of unusable answers; 0: none */
+  uint32_t other_version, other_sender; /* version and IPv4 address of unusable answers; 0: none */
   uint32_t unsent;                      /* errno of the last failed datagram, or 0 */
   uint32_t lockstep, exchanges, exchanged[NEAR_PROBES]; /* ticks of the rig for each exchange */
   uint32_t answer_size;
@@ -116,8 +116,8 @@ typedef struct {
 /* Open the socket. Return 0 or errno; EINVAL for terms that do not fit into a datagram. */
 int near_open(near_session *near, const near_terms *terms);
 
-/* Open the session without motion. Return NEAR_OPENED with the report's answer and exchanges, which the caller checks
- * before it begins. stop may be NULL; the call returns at most 20 ms after *stop is not 0. */
+/* Open the session without motion. Return NEAR_OPENED with answer and exchanges in the report, which the caller checks
+ * before near_begin. stop may be NULL; the call returns at most 20 ms after *stop becomes nonzero. */
 int near_connect(near_session *near, const volatile int64_t *stop);
 
 /* Request state 0. From now on the rig's watchdog expects commands. */
@@ -129,7 +129,7 @@ int near_ready(near_session *near);
 /* Wait for a datagram for at most ns. */
 void near_wait(near_session *near, uint64_t ns);
 
-/* Read the measurement of the sample once it is ready; all NaN for a silent rig. */
+/* Read the measurement of the sample once it is ready. Measured values of a silent rig are NaN. */
 void near_read(near_session *near, near_measurement *measured);
 
 /* Begin the next sample, then write its command. */
@@ -142,7 +142,7 @@ void near_drop(near_session *near);
 /* End the session: the receiver brakes and holds. */
 void near_safe(near_session *near);
 
-/* End the session and close the socket; may be called again. */
+/* End the session and close the socket. Repeated calls have no effect. */
 void near_close(near_session *near);
 
 size_t near_size(void);

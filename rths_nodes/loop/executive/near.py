@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Port ``udp`` of the executive, in C (``near.c``): source, parameters of a session, and checks of reports."""
+"""Port ``udp`` of the executive, written in C (``near.c``): source text, session parameters, and report checks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def text() -> str:
 
 
 def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
-    """Return the timeouts, scales, address and sizes of a session. Raises ConfigError without an IPv4 address."""
+    """Return the parameters of a session. Raises ConfigError if ``params.address`` has no IPv4 address."""
     try:
         rows = socket.getaddrinfo(params.address, params.port, socket.AF_INET, socket.SOCK_DGRAM)
     except OSError as error:
@@ -77,10 +77,10 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
 
 
 def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) -> None:
-    """Check the ``result`` of ``near_connect``. A negative result is an error number of ``near_open``.
+    """Check the ``result`` of ``near_connect``. A negative result is a negative errno of ``near_open``.
 
-    Raises ConfigError if no session was opened or the rig contradicts ``port``, and KeyboardInterrupt after a stop
-    request.
+    Raises ConfigError if no session was opened or the rig does not match ``port``, and KeyboardInterrupt after a
+    stop request.
     """
     if result < 0:
         raise unusable(params.local_port, os.strerror(-result))
@@ -100,7 +100,7 @@ def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) ->
 
 
 def numbers(port: UdpPort, report: Report) -> dict[str, float]:
-    """Return the counts of the C session in the form of ``port.numbers()``."""
+    """Return the counts of the C session with the keys of ``port.numbers()``."""
     counts = {"bridged": report.bridged, "limited": report.limited}
     counts |= dict(zip(COUNTS, report.counts, strict=True))
     needed = Counter({samples: count for samples, count in enumerate(report.needed) if count})
@@ -109,7 +109,7 @@ def numbers(port: UdpPort, report: Report) -> dict[str, float]:
 
 
 def stopped(port: UdpPort, params: UdpPort.Params, report: Report) -> str:
-    """Return the reason why the rig cannot continue, as in ``port.interlock``, or an empty string."""
+    """Return the reason why the rig cannot continue, worded as by ``port.interlock``, or an empty string."""
     patience = params.longest_wait if report.lockstep else params.silence
     reasons = (
         session.interlocked("udp"),

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run of a test by the executive: build and start the program, read its rows, terminate it.
+"""Host of the executive: builds and starts the native program, reads its results and terminates it.
 
-The program owns the loop, and this process can only request a stop. The program brakes by itself if this process
-is late, suspended or dead (``executive.c``). Both processes share memory with a control block, the arguments of
-the loop and a ring of rows. The unit of all offsets is a word of 8 bytes. Rows become messages for monitor and
-sinks, in the order of the embedded loop.
+The program runs the loop; this process can only request a stop. The program brakes by itself if this process is
+late, suspended or dead (``executive.c``). Both processes share memory with a control block, the arguments of the
+loop and a ring of rows, one row per sample. Offsets count words of 8 bytes. Rows are converted to messages for
+monitor and sinks, in the order of the embedded loop.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ READY, ENDED = 1, 3  # states of the program
 SILENCE_S = 1.0
 """Time without a sign of life from this process after which the program brakes, s."""
 RING_S = 4.0
-"""Capacity of the ring in real time, s."""
+"""Capacity of the ring of rows in a test in real time, s."""
 SPIN_S = 6e-5  # busy waiting before a tick, s
 NODES_ROWS, BATCH = 8, 256
 """``NODES_ROWS``: capacity of the ring in lockstep with nodes. ``BATCH``: largest number of rows read per call."""
@@ -81,8 +81,8 @@ REASONS = {
 }
 PROBLEMS = {
     64: "wrong arguments",
-    65: "the shared memory is missing or has another layout",
-    66: "the floating-point unit does not round to nearest with subnormal numbers",
+    65: "the shared memory is missing or has an unexpected layout",
+    66: "the floating-point unit does not round to nearest, or replaces subnormal numbers by zero",
     67: "the system has no monotonic clock",
 }
 OF_RIG = re.compile(
@@ -112,10 +112,10 @@ FIELDS = (
 
 
 class ExecutiveLoop:
-    """Runs a scenario in a native process, built from the embedded ``loop``, and in real time if ``paced``.
+    """Runs the scenario of ``loop`` in a native process, in real time if ``paced`` is true.
 
-    A node monitors the loop if ``nodes`` is true. The program is at most ``ahead`` samples ahead of the nodes in
-    lockstep. Raises ConfigError if the executive cannot run the scenario or the program cannot be built.
+    A node monitors the test if ``nodes`` is true. In lockstep, the program is at most ``ahead`` samples ahead of
+    the nodes. ``bare`` replaces the loop by empty ticks. Raises ConfigError if this is impossible.
     """
 
     engine = EXECUTIVE
@@ -136,7 +136,7 @@ class ExecutiveLoop:
             raise ConfigError(f"engine = {EXECUTIVE!r}: {error}. Use engine python") from error
         self.notes, self.library = self._program.notes, self._program.digest
         self.program = f"{self._key[:16]}-{self.library[:16]}"
-        """Identity of the program: a hash of text, compiler, processor and flags, then a hash of the binary."""
+        """Identity of the program: hash of source text, compiler, processor and flags, then hash of the binary."""
         self.stops_at = b""
         """Name of the socket on which the program receives stop requests from other processes, or empty."""
         self._breach = self._frozen = ""  # why the monitor requested a trip; why the program was killed
@@ -147,7 +147,7 @@ class ExecutiveLoop:
         self._looked = self._heard = -math.inf  # times of the last poll of the ring and of the last row, s
         self.late: list[float] = []
         self.taken: list[float] = []
-        """``taken``: time from the tick to the row, for each row, ns. ``late``: lateness of these ticks, ns."""
+        """``taken``: time from each tick to its Command, ns. ``late``: lateness of each tick, ns."""
 
     def _build(self) -> Library:
         scenario, parts, shared = self.scenario, self._parts, self._memory
@@ -251,7 +251,7 @@ class ExecutiveLoop:
             self.reasons[OPERATOR], self._control.word = reason, OPERATOR
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a trip: at ``sample`` in lockstep, otherwise immediately. The earliest request counts."""
+        """Request a trip: at ``sample`` in lockstep, otherwise immediately. The earliest sample applies."""
         at = 0 if self._paced else sample
         if at < self._control.trip_at and not self._control.stopped_at:
             self._breach = self.reasons[TRIP] = reason
@@ -273,7 +273,7 @@ class ExecutiveLoop:
             yield
 
     def _start(self, leaving: ExitStack) -> int:
-        """Start the program. Return the writing end of a pipe for signal numbers, which ``leaving`` closes."""
+        """Start the program. Return the write end of a pipe for signal numbers, to be closed by ``leaving``."""
         theirs, ours = os.pipe()
         leaving.callback(os.close, ours)
         os.set_blocking(ours, False)
@@ -285,7 +285,7 @@ class ExecutiveLoop:
                 command = [f"/proc/self/fd/{files[0]}", *map(str, files[1:])]
                 self._process = subprocess.Popen(command, pass_fds=files, stdin=subprocess.DEVNULL)
         except OSError as error:
-            raise ConfigError(f"engine = {EXECUTIVE!r}: the program does not start ({error})") from error
+            raise ConfigError(f"engine = {EXECUTIVE!r}: cannot start the program ({error})") from error
         finally:
             os.close(theirs)
         return ours
@@ -304,9 +304,9 @@ class ExecutiveLoop:
         until = time.monotonic() + timeout
         while self._control.state != READY:
             if (code := self._process.poll()) is not None or time.monotonic() > until:
-                reason = f"no sign of readiness for {timeout:g} s" if code is None else f"exit code {code}"
+                reason = f"not ready after {timeout:g} s" if code is None else f"exit code {code}"
                 raise ConfigError(
-                    f"engine = {EXECUTIVE!r}: the program does not start ({PROBLEMS.get(code or 0, reason)})"
+                    f"engine = {EXECUTIVE!r}: the program has not started ({PROBLEMS.get(code or 0, reason)})"
                 )
             time.sleep(LOOK_LOCKSTEP_S)
 
@@ -324,7 +324,7 @@ class ExecutiveLoop:
             rows = self._memory.table(control.ring, slots, self._layout.words)[first : first + count].copy()
             integers = rows.view(np.int64)
             for _, kind, _, late, taken in integers[:, :5].tolist():
-                if kind not in (REFUSED, LAST):  # these rows end no tick
+                if kind not in (REFUSED, LAST):  # these rows do not end a tick
                     self.late.append(late)
                     self.taken.append(taken)
             for pair in () if self._bare else zip(rows, integers, strict=True):
@@ -337,7 +337,7 @@ class ExecutiveLoop:
             self._heard = now
         self._looked, silent = now, now - self._heard
         if silent > patience:
-            braked = "; the watchdog of the rig has braked it before" * (self._paced and self._parts.kind.remote)
+            braked = "; the watchdog had already braked the rig" * (self._paced and self._parts.kind.remote)
             self._frozen = f"was suspended or blocked, gave no row for {silent:.1f} s, and has been killed{braked}"
             self._process.kill()
         return int(count)
@@ -398,7 +398,7 @@ def refusals(control: Control) -> Iterator[str]:
     if control.no_priority:
         yield not_scheduled(os.strerror(control.no_priority))
     if control.period and len(os.sched_getaffinity(0)) == 1:
-        yield "executive and Python share one processor, so the ring of rows may become full at a high servo rate"
+        yield "executive and Python share one processor, so the ring of rows may overflow at a high servo rate"
 
 
 @contextmanager
@@ -505,7 +505,7 @@ def words_of(array: Table) -> int:
 
 
 class Memory:
-    """Memory that the program inherits as ``descriptor``, until the last process that uses it exits."""
+    """Shared memory. The program inherits its ``descriptor``. It is freed when the last process using it exits."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, bytes]] = []
@@ -520,7 +520,7 @@ class Memory:
         return offset
 
     def add_array(self, array: Table) -> int:
-        """Add an array in the order of its memory. Raises Untranslatable if the array has gaps."""
+        """Add an array in its memory order. Return the offset. Raises Untranslatable if it is not contiguous."""
         if not (array.flags.c_contiguous or array.flags.f_contiguous):
             raise Untranslatable("an array of the loop is not contiguous")
         return self.add(array.tobytes("A"), words_of(array))
@@ -530,9 +530,9 @@ class Memory:
         return self.add(b"".join(struct.pack("<d" if isinstance(v, float) else "<q", v) for v in values))
 
     def open(self, fields: Mapping[str, int]) -> Control:
-        """Allocate the memory, and store all added contents and the ``fields`` of the control block.
+        """Allocate the memory, store all added contents and the ``fields``, and return the control block.
 
-        Raises ConfigError if the system refuses memory.
+        Raises ConfigError if the memory cannot be allocated.
         """
         try:
             self.descriptor = os.memfd_create("rths_executive")
@@ -559,7 +559,7 @@ class Memory:
 
 
 class RowLayout:
-    """Positions of the numbers in a row. Their unit is a word of 8 bytes."""
+    """Positions of the numbers in a row. The unit is a word of 8 bytes."""
 
     def __init__(self, parts: Parts) -> None:
         kind = parts.kind
@@ -573,9 +573,10 @@ class RowLayout:
 class Messages:
     """Converts rows to messages for the monitor and the ``sinks``.
 
-    ``reason`` states the refused Command or the exceeded limit that stopped the rig. ``at_start`` states the limit
-    that Measurement 0 exceeds, and ``exceeded`` a limit that the safe stop exceeds. All may be empty. ``failed`` is true if a component failed. ``shown`` holds the
-    compensator's last values. The monitor of ``parts`` receives messages only if ``judges`` is true.
+    ``reason`` describes the refused Command or the exceeded limit that stopped the rig. ``at_start`` describes the
+    limit that Measurement 0 exceeds, and ``exceeded`` a limit that the safe stop exceeds. All may be empty.
+    ``failed`` is true if a component failed. ``shown`` holds the compensator's last values. The monitor of
+    ``parts`` receives messages only if ``judges`` is true.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hybrid simulation energy monitor: the energy of the tracking error, divided by the input energy."""
+"""Hybrid simulation energy monitor (HSEM): energy of the tracking error, divided by the input energy."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class EnergyMonitor:
     HSEM is the work of the measured force along the displacement error (measured minus target), divided by the
     input energy. Both are integrated by trapezoids. HSEM is positive if the actuator lags and adds energy. The
     running form adds ``reference`` (J), e.g. the strain energy at first yield, to the denominator, because the
-    input energy is near zero at first. Targets are queued until results are needed, because
-    processing them together takes a tenth of the time.
+    input energy is near zero at first. Targets are queued until results are requested,
+    because processing them together takes a tenth of the time.
     """
 
     def __init__(self, n_dof: int, reference: float) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves of a test for displays, in columns of 10 ms with the first, lowest, highest and last value."""
+"""Curves of a test for displays, as columns of 10 ms with the first, lowest, highest and last value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import MODE_FORCE, Array, Measurement
 
 COLUMN_S = 0.01
-"""Duration of a column by the servo clock, s."""
+"""Duration of a column, in s of the servo clock."""
 OF_AXIS = ("target", "command", "measured", "force", "error", "tracking_indicator")
 FIRST, LOWEST, HIGHEST, LAST = range(4)
 PER_CURVE = 4
@@ -50,7 +50,7 @@ def per_column(servo_rate: float) -> int:
 
 
 class LiveColumns:
-    """Collects samples from sample 0 on. Missing samples are NaN."""
+    """Collects samples, from sample 0 on, as columns of curves. Missing samples are NaN."""
 
     def __init__(self, n_axes: int, servo_rate: float) -> None:
         self.samples_per_column = per_column(servo_rate)

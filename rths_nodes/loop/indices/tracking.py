@@ -10,7 +10,7 @@ measured force. A prime denotes the previous sample:
                       structure and specimen
 
 Maxima and sums remain NaN after a NaN. The largest values are stored as squares, because the root of a square is
-exactly the absolute value. A test computes the indices sample by sample in plain floats, so that results do not
+exactly the absolute value. A test computes the indices sample by sample in plain floats, so results do not
 depend on arrival times or host. The analysis uses arrays.
 
 The delay follows from the cross-correlation, in chunks of ``CHUNK`` samples counted from the first sample. Values
@@ -40,7 +40,7 @@ BATCH = 8
 FAST = 256
 """The transform length of a chunk is a multiple of this number."""
 SMOOTH = 2310**40
-"""Multiple of every transform length in use that has no prime factor above 11."""
+"""Multiple of every transform length in use whose prime factors are at most 11."""
 ROUNDING = 1e-12
 """Ratio of variance to mean square below which the variance is rounding error."""
 MOST = 10.0
@@ -352,10 +352,10 @@ class Delay:
 
     The delay is J1 of Wang et al. (TADC), in samples, and positive if the measured displacement is late. Lags up
     to ``longest`` samples of either sign are tried. Pearson's coefficient uses the same samples of the measurement
-    at each lag, so that neither drift nor the ends of the record shift the peak. There is no peak, and the
-    delay is NaN, if the correlation still rises at the longest lag.
+    at each lag, so neither drift nor the ends of the record shift the peak. If the
+    correlation still rises at the longest lag, there is no peak and the delay is NaN.
 
-    ``BATCH`` complete chunks are processed together. ``spread`` processes each chunk in two calls of :meth:`work`.
+    ``BATCH`` complete chunks are processed together or, if ``spread``, each chunk in two calls of :meth:`work`.
     """
 
     def __init__(self, longest: int, spread: bool = False) -> None:
@@ -390,7 +390,7 @@ class Delay:
         self.kept = []
 
     def again(self, measured: Array) -> Delay:
-        """Return a Delay of ``measured`` ``(n,)`` m for the same targets, which :meth:`keep` has stored."""
+        """Return the Delay of ``measured`` ``(n,)`` m for the same targets, which :meth:`keep` has stored."""
         other, first = copy(self), float(measured[0])
         other._sums, other._total, end = self._none, None, self.longest
         for chunks in self.kept or ():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assembly of the components of a scenario."""
+"""Assembly: builds the components of a scenario."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from rths_nodes.numerical.structures.restoring_forces import is_linear
 MOST = 4 << 30
 """Largest memory that a test may use, bytes."""
 PER_SAMPLE = 3
-"""Number of values stored per sample: timed durations and their evaluation."""
+"""Number of values stored per sample: measured durations and their evaluation."""
 PER_STEP = 8
 """Number of values stored per step: time, ground motion and intermediate results."""
 PER_DEGREE = 2
-"""Number of values stored per step and degree of freedom: external force and a copy."""
+"""Number of values stored per step and degree of freedom: external force and its copy."""
 PER_REMEMBERED = 8
 """Memory for each sample that a component remembers, in units of 8 bytes."""
 NUMBER = 8
 FEW = 8
-"""Largest number of degrees of freedom whose external force is computed by columns, which is faster."""
+"""Largest number of degrees of freedom for which the external force is computed by columns, for speed."""
 
 
 def check_memory(scenario: Scenario, n_dof: int) -> None:
@@ -137,7 +137,7 @@ class Assembly:
         if self._first is not None and cls.external:
             raise ConfigError(
                 f"{family}.type = {type_of(params)!r}: this component is outside the process and exists only "
-                "once, so that no second instance can be built"
+                "once, so no second instance can be built"
             )
         if self._first is None:
             self.scenario.check_fit(family, self._parts)
@@ -152,7 +152,7 @@ class Assembly:
         params = self.scenario.structure
         first = None if self._first is None else self._first.full_structure
         if first is not None and is_linear(first):
-            return first  # a linear structure has no state, and is slow to read and check again
+            return first  # a linear structure has no state, and building it again is slow
         return None if params is None else self._build("structure", params)
 
     @cached_property
@@ -162,7 +162,7 @@ class Assembly:
             return full
         if full is None or not self.scenario.interface:
             raise ConfigError(
-                "reduction: needs a structure, and the names of the degrees of freedom under test in interface"
+                "reduction: requires a structure, and the names of the degrees of freedom under test in interface"
             )
         if self._first is not None:
             return self._first.structure
@@ -226,7 +226,7 @@ class Assembly:
 
     @property
     def late_velocity(self) -> bool:
-        """True if the integrator's velocity lags its displacement. This property does not build the integrator."""
+        """True if the integrator's velocity lags its displacement. The integrator is not built for this."""
         late: bool = registry.class_of("integrator", self.scenario.integrator).late_velocity
         return late
 
@@ -282,7 +282,7 @@ class Assembly:
 
     @property
     def _channels(self) -> tuple[str, ...]:
-        """Auxiliary channels. Accelerations have the number of the degree of freedom that their axis moves."""
+        """Auxiliary channels. An acceleration has the number of the degree of freedom that its axis moves."""
         axes = transformation(self)[0].tolist()
         n = len(self._model)
         of_units = {tuple(unit): name for unit, name in zip(np.eye(n).tolist(), accelerations(n), strict=True)}
@@ -326,7 +326,7 @@ class Assembly:
 
     @cached_property
     def observation(self) -> Observation:
-        """Observation of the model. Raises ConfigError for an unknown name or a model that is too large."""
+        """Observed degrees of freedom. Raises ConfigError if a name is unknown or there are too many."""
         if self._first is not None:
             return self._first.observation
         scenario, full = self.scenario, self.full_structure
@@ -379,7 +379,7 @@ class Assembly:
 
 
 def transformation(assembly: Assembly) -> tuple[Array, Array]:
-    """Return a setup's matrices for small motions ``(n_axes, n_dof)`` and for forces ``(n_dof, n_axes)``."""
+    """Return the setup's matrices for small motions ``(n_axes, n_dof)`` and for forces ``(n_dof, n_axes)``."""
     setup, seen = assembly.setup, assembly.observation
     nothing = np.zeros(seen.n_interface)
     moved = (seen.interface(unit) for unit in np.eye(len(assembly._model)))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenario files, rig files and compensator settings, and changes to a scenario: overrides and named cases.
+"""Scenario files, rig files, compensator settings, and changes to a scenario: overrides and named cases.
 
-Files are shipped or given by path. Overrides (``--set``) and cases modify the data of the scenario, which may
-contain built parts. Only changed parts are checked again.
+A file is selected by the name of a shipped file or by path. Overrides (``--set``) and cases modify the data of a
+scenario, which may contain built parts. Only changed parts are checked again.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def load(
 ) -> Scenario:
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
-    A ``rig`` file selects the rig of the scenario. Overrides are applied last. Overrides, and a case of a scenario
-    that is already on a rig, cannot widen limits of the axes. On a real rig they cannot weaken levels,
-    ``bridge.max_bridge`` or bounds of ``monitor`` either. Raises ConfigError if the scenario is invalid.
+    ``rig`` selects a rig file. Overrides are applied last. On a rig, overrides cannot widen limits of axes, and
+    neither can a case of a scenario that is already on a rig. On a real rig they also cannot weaken levels,
+    ``bridge.max_bridge`` or bounds of ``monitor``. Raises ConfigError if the scenario is invalid.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -111,7 +111,7 @@ def load(
         stated: Scenario | RigFile = built(before, []) if on is None else on
         levels = stated.levels or type(loaded.levels)()  # the built-in levels
         if on is not None and on.levels is not None:
-            levels = before["levels"]  # with the axis names of the scenario
+            levels = before["levels"]  # these have the axis names of the scenario
         judgement.refuse_weaker(loaded, stated, levels, opened(before.get("monitor")).get("reference_energy"))
     judgement.refuse(loaded)
     return loaded
@@ -123,7 +123,7 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 
 
 def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
-    """Return the settings of compensators by name. The name is the default of ``type``.
+    """Return the settings of compensators by name. ``type`` defaults to the name.
 
     Relative paths are relative to the folder of the file. Raises ConfigError if the file is invalid.
     """
@@ -357,7 +357,7 @@ def _inside(data: Data, spec: Spec, key: str, path: str, full_path: str) -> tupl
         data[key] = specs[key].left_out if key in specs else {}
     if not is_section(there := data[key]):
         raise ConfigError(
-            f"{path} = {show(to_data(there))}: this value is not a section, so that {full_path} cannot be set"
+            f"{path} = {show(to_data(there))}: this value is not a section, so {full_path} cannot be set"
         )
     data[key] = opened(there)
     return data[key], specs.get(key, Spec("mapping", "", None))

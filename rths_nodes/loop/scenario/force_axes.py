@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force axes: their target during the test, their required keys and the excluded combinations.
+"""Force axes: target during the test, required keys and excluded combinations.
 
-After a period at constant position, the target is a value or a table. tau is the time since the change of mode,
-and F_0 is the force measured at this change:
+After a period at constant position, the target follows a value or a table. tau is the time since the change of
+mode, and F_0 is the force measured at this change:
 
     value    F_0 + (value - F_0) s(tau / ramp_time),     s(x) = x^3 (10 - 15 x + 6 x^2), 1 from x = 1 on
     table    linear between its rows; first row from tau = 0 on, last row to the end
@@ -41,7 +41,7 @@ STEEPEST = 1.875
 
 @params
 class Load:
-    """Force target of an axis, with the sign of the measured forces of this axis."""
+    """Force target of an axis. Its sign is the sign of the measured forces of this axis."""
 
     value: float | None = number(
         "target force, in the scale of the structure; must be left out if table is set",
@@ -178,7 +178,7 @@ def check_mode(axis: Any, path: str) -> None:
         if value is not None and axis.mode != FORCE:
             raise ConfigError(f"{key_path}: must be left out unless the mode of the axis is force")
         if value is None and axis.mode == FORCE:
-            raise ConfigError(f"{key_path}: missing, but an axis whose mode is force needs {needed}")
+            raise ConfigError(f"{key_path}: missing, but an axis whose mode is force requires {needed}")
     if axis.mode != FORCE:
         return
     if limits.tracking_error is not None:
@@ -232,8 +232,8 @@ def _check_vertical(scenario: Any, name: str) -> None:
     length = None if law.column is None else law.column.actuator_length
     if length is None or law.coupled_to > len(scenario.moved_axes):
         raise ConfigError(
-            f"{path}: needs column.actuator_length and coupled_to in the law of the axis. Leave vertical out if "
-            "the actuator stays upright"
+            f"{path}: requires column.actuator_length and coupled_to in the law of the axis. Leave vertical out "
+            "if the actuator stays upright"
         )
     moved, load = scenario.axes[scenario.moved_axes[law.coupled_to - 1]].limits, abs(axis.own_load.largest)
     most = load / vertical_share(moved.stroke, length)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsals of a test (on a simulator, slower, or with less excitation) and their limitations.
 
-Each rehearsal is a scenario with its own hash, which an operator arms.
+Each rehearsal is a scenario with its own hash. An operator arms it by this hash.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHARE_OF_STROKE = 0.05
 CYCLE_HZ, CYCLE_SAMPLES = 1.0, 256
 FINEST = 16
 SAME_FORCE = 0.01
-"""Largest relative rms difference of the force of a rate-independent specimen."""
+"""Largest relative rms difference of force at which a specimen counts as rate-independent."""
 
 
 def simulated(scenario: Scenario) -> Scenario:
@@ -84,7 +84,7 @@ def slower(scenario: Scenario, ratio: float) -> Scenario:
 
 
 def at_level(scenario: Scenario, level: float) -> Scenario:
-    """Return the test with its excitation multiplied by ``level`` (> 0). Raises ConfigError if impossible."""
+    """Return the test with its excitation scaled by ``level``. Raises ConfigError if this is impossible."""
     if not (math.isfinite(level) and level > 0.0):
         raise ConfigError(f"level = {level:g}: must be > 0")
     if level == 1.0:
@@ -138,7 +138,7 @@ def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
     for name, axis in scenario.axes.items():
         if axis.specimen is None:
             path = f"axes.{name}.specimen"
-            yield f"{path}: there is no model of the specimen, so that the rate dependence of its force is unknown"
+            yield f"{path}: the specimen has no model, so the rate dependence of its force is unknown"
             continue
         amplitude = limits.get(name, SHARE_OF_STROKE * axis.limits.stroke)
         differs = rate_dependence(axis.specimen, amplitude, ratio)
@@ -186,7 +186,7 @@ def _parts_with_time(scenario: Scenario, ratio: float) -> Iterator[str]:
         )
     if (kind := type_of(scenario.compensator)) != "none":
         yield (
-            f"compensator ({kind}): the delay is {ratio} times smaller relative to the motion, so that this rung "
+            f"compensator ({kind}): the delay is {ratio} times smaller relative to the motion, so this rung "
             "does not show the tracking of a test in real time"
         )
     if lead := scenario.force_lead:

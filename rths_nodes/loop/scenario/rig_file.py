@@ -2,7 +2,7 @@
 """Rig file: the rig on which a scenario is tested.
 
 A rig file contains the port and, for each axis, channels, limits and specimen scale. :func:`on_rig` replaces the
-values of a scenario by these values.
+scenario's values by them.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ REMOVED = {
         "page. Delete the key"
     ),
 }
-ENGINE = "executive: a native process, only for simulated and emulated rigs; auto: the engine that is chosen by"
+ENGINE = "executive: a native process, only for simulated and emulated rigs; auto: the engine chosen by"
 
 
 @params
 class RigFileAxis(OnRig):
-    serves: tuple[str, ...] = texts("further names of this axis in scenarios")
+    serves: tuple[str, ...] = texts("other names of this axis in scenarios")
     actuator: OfParams | None = component(
         "actuator", "model of this actuator, for simulators; default: the model in the scenario", None
     )
@@ -176,7 +176,7 @@ class RigFile(RigHead):
                 if value < least:
                     raise ConfigError(
                         f"watch.axes.{name}.limits.{key} = {value:g} {unit}: must be >= {least:g} {unit}, the "
-                        f"{noun} of the axis, so that the test stops first"
+                        f"{noun} of the axis, so that the test stops before the pulse ends"
                     )
 
     def axis_of(self, names: Iterable[str]) -> dict[str, str]:
@@ -215,7 +215,7 @@ def check_engine(engine: str, port: OfPortParams) -> None:
 
 
 def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
-    """Return the scenario ``data`` on ``rig``. Raises ConfigError if axes or servo rate do not match."""
+    """Return the scenario ``data`` with the values of ``rig``. Raises ConfigError if axes or rate do not match."""
     axes, rate = data.get("axes"), data.get("servo_rate")
     if not isinstance(axes, Mapping):
         return dict(data)
@@ -266,7 +266,7 @@ NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", 
 
 
 def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
-    """Raise ConfigError if ``changed`` exceeds limits of the rig file in ``data``, or alters the file's data."""
+    """Raise ConfigError if ``changed`` has wider limits than the rig file in ``data``, or alters its values."""
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]

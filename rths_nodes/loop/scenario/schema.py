@@ -128,11 +128,11 @@ ALL_AXES = ("axes", "rig", "port", "setup")
 INDICES = ("none", "rths_benchmark_2020", "marths_2023")
 
 LAST_SAMPLE = 2**32 - 1
-"""Largest sample number, because messages store it in 32 bits."""
+"""Largest sample number that messages can store (32 bits)."""
 
 _NAME = re.compile(r"\w[\w .-]*")
 _LONGEST_NAME = 180
-"""Largest length of a name, bytes. File names add time, process and suffixes, and have at most 255 bytes."""
+"""Largest length of a name, bytes. File names add time, process and suffixes, and are limited to 255 bytes."""
 
 
 @params
@@ -408,7 +408,7 @@ class Scenario:
 
     @property
     def energy_scale(self) -> Array | None:
-        """Ratio of structure energy to specimen energy, by moved axis, or None without scale models."""
+        """Ratio of structure energy to specimen energy, ``(n_moved,)``, or None without scale models."""
         scales = self.similitude[: len(self.moved_axes)]
         return np.array([scale.length * scale.force for scale in scales]) if self.scaled else None
 
@@ -520,7 +520,7 @@ def axis_names(scenario: Scenario) -> dict[str, str]:
 
 
 def simulation(scenario: Scenario | RigFile) -> str:
-    """Return ``simulated``, ``emulated`` (a program replaces the rig), or an empty string for a real rig."""
+    """Return ``simulated``, ``emulated`` (a program replaces the rig), or an empty string (real rig)."""
     port = scenario.port
     if port.builds_axes:
         return SIMULATED

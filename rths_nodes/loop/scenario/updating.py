@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Section ``updating``: models in the structure that copy the specimen, and the estimation of their parameters."""
+"""Section ``updating``: models in the structure that copy the specimen, and estimation of their parameters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rths_nodes.mechanics.updating import IDENTIFIED, KINDS, LAWS, PERIOD, Copy,
 PLACE = "updating"
 PARAMETERS = f"{PLACE}.parameters"
 OTHERS = ("expected force [N]", "spread of force [N]", "mean square of innovation", "told")
-"""Quantities recorded in addition to the parameters. The last quantity is a key of ``WORDS`` in
+"""Quantities recorded in addition to the parameters. The value of the last quantity is a key of ``WORDS`` in
 ``mechanics/updating.py``."""
 TOPIC = "updating_state"
 SHADOW, USED = MODES = ("shadow", "used")
@@ -82,7 +82,7 @@ class Updating:
     mode: str = text(
         "shadow: the estimates are only recorded; used: the copies follow the estimates", SHADOW, MODES
     )
-    leaves: Leaves | None = section(Leaves, "level for leaving the prior; default: none", None)
+    leaves: Leaves | None = section(Leaves, "reaction if an estimate leaves its prior; default: none", None)
 
 
 class Copies:
@@ -112,7 +112,7 @@ class Copies:
         self.learns = Copy(model, values, opened, PARAMETERS)
         if section.law == "rls" and not self.learns.linear:
             raise ConfigError(
-                f"{PLACE}.law = 'rls': needs a force that is linear in {', '.join(self.learns.names)}, but the "
+                f"{PLACE}.law = 'rls': requires a force that is linear in {', '.join(self.learns.names)}, but the "
                 f"force of {model} is not. Use ukf"
             )
         self.axis = list(scenario.axes).index(section.axis)
@@ -212,11 +212,11 @@ def _check_axis(section: Updating, scenario: AnyParams) -> None:
             "specimen"
         )
     if scenario.scaled:
-        raise ConfigError(f"{path}: copies need a specimen in the scale of the structure (similitude = 1)")
+        raise ConfigError(f"{path}: copies require a specimen in the scale of the structure (similitude = 1)")
 
 
 def check_updating(scenario: AnyParams) -> None:
-    """Raise ConfigError if the section is invalid. Do nothing if the structure cannot be built here."""
+    """Raise ConfigError if the section is invalid. Skip the check if the structure cannot be built here."""
     structure = scenario.structure
     if scenario.updating is None or (structure is not None and structure.cannot_be_built):
         return

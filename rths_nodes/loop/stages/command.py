@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands from Targets by ramp, setup and compensator: Target, Measurement k -> Command k + 1.
+"""Command stage: ramp, setup and compensator; Target, Measurement k -> Command k + 1.
 
-A force axis is held at the start of the test, then controlled by force, and possibly held again. The command of a
-force axis equals its target (``loop/scenario/force_axes.py``), because only the force controller knows the delay
-and compliance of the actuator.
+A force axis is held in position at the start of the test, then controlled by force, and possibly held again. The
+command of a force axis equals its target (``loop/scenario/force_axes.py``), because only the force controller
+knows the delay and compliance of the actuator.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class InTime:
         self._before = before
 
     def of(self, target: Target) -> Target:
-        """Return the Target with corrected velocity. Requires every Target, in order."""
+        """Return the Target with corrected velocity. Must be called with every Target, in order."""
         x, before, step, half = target.displacement.tolist(), self._before, self._step, self._half
         self._before = x
         if target.step <= self._start or not all(map(math.isfinite, target.velocity.tolist())):
-            return target  # the limits refuse such a Target
+            return target  # the limits refuse a velocity that is not finite
         rows = zip(x, before, target.acceleration.tolist(), strict=True)
         velocity = np.array([in_time(step, half, *row) for row in rows])
         return Target(  # positional arguments, because `replace` takes longer than the rest of this method
@@ -151,7 +151,7 @@ class CommandStage:
         self.compensator.close()
 
     def assume_realtime(self) -> None:
-        """Do not wait for a Target if the ramp can predict it."""
+        """Do not wait for Targets that the ramp can predict."""
         self._ahead = self.ramp.predicted
 
     def target(self, target: Target) -> None:
@@ -233,7 +233,7 @@ class CommandStage:
             self._followed = target.step
             rows = rows_of(target)
             if not self._bridge.follow(target.step, rows):
-                # NaN trips at once, even if the ramp ignores the original value
+                # NaN trips immediately, even if the ramp ignores the invalid value
                 self._finite = False
                 target = replace(target, displacement=np.full_like(target.displacement, np.nan))
                 rows = rows_of(target)
@@ -275,7 +275,7 @@ class CommandStage:
 
 
 def command_warm_up(assembly: Assembly) -> Callable[[Codec], Command | None]:
-    """Return a function that passes a Target to a twin and returns the twin's Command, or None at the end.
+    """Return a function that passes a Target to a twin stage and returns its Command, or None at the end.
 
     See :func:`rths_nodes.loop.stages.numerical.step_warm_up`.
     """
@@ -381,7 +381,7 @@ class DueCommands:
         return None
 
     def arrived(self, command: Command) -> Command | None:
-        """Return ``command`` if the next tick needs it, otherwise None.
+        """Return ``command`` if it is due at the next tick, otherwise None.
 
         A late Command is counted. An impossible sample number trips the rig.
         """

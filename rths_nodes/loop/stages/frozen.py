@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sensors that do not follow the motion. A frozen displacement trips the test, and a frozen force is reported.
 
-While its target travels by D in one direction, a displacement has to change by a tenth of D. The change may have
-either direction, because a compensator with too much lead moves an axis against its target. Over longer windows
-neither this lead nor a delay matters, and the displacement has to change in the direction of its target. A force
-is frozen if its change is within noise and resolution, although the displacement has travelled in both directions.
-This travel must be long enough for a change ten times larger.
+While its target travels by D in one direction, a displacement must change by a tenth of D. The change may have
+either sign, because a compensator with too much lead moves an axis against its target. Over longer windows
+neither this lead nor a delay matters, and the displacement must change in the direction of its target. A force
+is frozen if its change is within noise and resolution, although the displacement has travelled in both
+directions, far enough for a change ten times larger.
 
 In each window of LATE_S the command has a minimum l and a maximum h. If l exceeds an earlier h by D, the
-displacement of an actuator with a delay below LATE_S has risen since. The sensor has to show the fraction STUCK of
-this rise. Falls are judged likewise (:class:`OneWay`).
+displacement of an actuator with a delay below LATE_S must have risen since. The sensor must show the fraction
+STUCK of this rise. Falls are checked in the same way (:class:`OneWay`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LATE_S = 0.1
 FINE_BLOCKS = 8
 """Number of blocks in LATE_S for guided motions."""
 STUCK = 0.1
-"""A sensor does not follow the rig if it shows less than this fraction of the expected change."""
+"""Smallest fraction of the expected change that a sensor must show."""
 STEPS, LOUDEST = 20.0, 8.0
 """Smallest visible change: the larger of ``STEPS`` times the resolution and ``LOUDEST`` times the rms noise."""
 TWICE = 2.0
@@ -40,14 +40,14 @@ TWICE = 2.0
 LEAST_TRAVEL = 5e-4
 """Smallest D, as a fraction of the stroke."""
 BLOCKS, ROWS = 4, 8
-"""``BLOCKS``: number of blocks in LATE_S. ``ROWS``: a block of at least ``ROWS`` samples has ``ROWS`` to 2
-``ROWS`` judged samples."""
+"""``BLOCKS``: number of blocks in LATE_S. ``ROWS``: of a block with at least ``ROWS`` samples, ``ROWS``
+to 2 ``ROWS`` are checked."""
 FOLLOWS, WINDOWS = 0.25, 10
 """``FOLLOWS``: slope of displacement versus target below which a sensor is in doubt. ``WINDOWS``: shortest window
 for this slope, in multiples of LATE_S."""
 COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
-"""For the check of signs. ``COARSE``: blocks in a coarse block. ``LATE_COARSE``, ``EARLY_COARSE``: coarse blocks
-by which an axis may be late or early."""
+"""Blocks for the check of signs. ``COARSE``: blocks in a coarse block. ``LATE_COARSE``, ``EARLY_COARSE``:
+coarse blocks by which an axis may be late or early."""
 
 
 def least_travel(
@@ -66,11 +66,11 @@ Travel = tuple[float, float]
 
 
 class OneWay:
-    """Checks that a measurement shows each travel of its command by ``way``, in blocks of ``block`` samples.
+    """Checks that a measurement shows each travel of its command by at least ``way`` in one direction.
 
-    The measurement has to change by the fraction STUCK of the travel, in the same direction. With ``least``, it
-    has to change by more than ``least`` instead, in any direction. The change may occur up to ``late`` blocks
-    after the travel or ``early`` blocks before, and is judged ``early`` blocks later.
+    The measurement must change by the fraction STUCK of the travel, in the same direction. If ``least`` is set, it
+    must change by more than ``least`` instead, in any direction. Samples are averaged in blocks of ``block``. The
+    change may occur up to ``late`` blocks after the travel or ``early`` blocks before it.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class OneWay:
 
     @property
     def both_ways(self) -> bool:
-        """True if the sensor has missed an upward and a downward travel since it last showed a travel."""
+        """True if the sensor has missed both an upward and a downward travel since it last showed one."""
         return all(self._silent)
 
     @property
@@ -199,8 +199,8 @@ class FrozenSensors:
     """Checks the sensors of ``axes``, which must not contain force axes.
 
     ``breach`` is the reason why the test must end, or empty. ``forces`` maps each axis with a frozen force to the
-    sample of its report. ``way`` (m) and ``force`` (N) replace the derived travel D and change of force, unless
-    None.
+    sample of its report. ``way`` (m) and ``force`` (N) replace the derived travel D and the derived change of
+    force; None keeps the derived value.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class FrozenSensors:
         values.clear()
 
     def in_doubt(self, target: Array, moved: Array, force: Array) -> bool:
-        """Return whether samples ``(n, n_axes)`` of a simulator, in m and N, must be judged one by one.
+        """Return whether samples ``(n, n_axes)`` of a simulator, in m and N, must be checked one by one.
 
         Sensors of a simulator do not freeze, but may have the wrong sign. Actuators may be too slow, and specimens
         may not exert any force.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Input of the monitor: the messages of the loop in order, paired by number."""
+"""Input of the monitor: messages of the loop, in order and paired by sample number."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class MonitorStage:
     """Pairs Targets, Commands and Measurements by number and feeds the ``monitor`` in order.
 
     ``n_dof`` is the number of degrees of freedom in a Target. ``reference_energy`` (J) scales energy errors. The
-    delay is computed in chunks of samples. Each chunk is processed at its last sample, or by the caller
-    (``monitor.work``) if ``spread`` is true. ``live`` collects curves.
+    delay is computed in chunks of samples. Each chunk is processed at its last sample or, if ``spread`` is true,
+    by calls of ``monitor.work``. ``live`` enables the collection of curves for displays.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class MonitorStage:
         self.monitor.energy.target(target, sample - self.substeps)
 
     def resume(self, sample: int, target: Array, moved: Array, force: Array) -> bool:
-        """Continue after ``sample``, up to which the monitor has processed the test.
+        """Continue the test after ``sample``, the last sample that the monitor has processed.
 
         ``target`` (m), ``moved`` (m) and ``force`` (N) are ``(sample + 1, n_axes)``. Return False if a
         displacement sensor was frozen.
@@ -96,7 +96,7 @@ class MonitorStage:
             self._commands.append(command)
 
     def measurement(self, measured: Measurement) -> None:
-        """Receive a Measurement. Feed the monitor once Command and Target of this sample are available."""
+        """Receive a Measurement. Pass it to the monitor once Command and Target of its sample are available."""
         sample, commands = measured.sample, self._commands
         if not (commands and 0 < sample <= self._known) or self._measured or measured.flags & FLAG_TRIPPED:
             if self._measured:
@@ -147,7 +147,7 @@ class MonitorStage:
         self._measured += waiting
 
     def _feed_undriven(self, measured: Measurement) -> bool:
-        """Feed a sample without a Command (sample 0 or safe stop). Return False if a message is still missing."""
+        """Process a sample without a Command (sample 0 or safe stop). Return False if a message is missing."""
         sample = measured.sample
         if measured.flags & FLAG_TRIPPED:
             if self._last_driven is None:
@@ -191,7 +191,7 @@ class MonitorStage:
 
     @property
     def late(self) -> LateData:
-        """Late periods known from the messages. The rig's clock may have missed additional ticks."""
+        """Late periods recorded in the messages. The rig's clock may have missed more ticks."""
         return self._late(self._bridged)
 
     def metrics(self) -> Data:

@@ -38,7 +38,7 @@ from rths_nodes.numerical.reductions import energies_of
 class ForceLead:
     """Extrapolates the forces of the axes by ``samples``, along their slope over the last ``span`` samples.
 
-    The last slope is kept after a bridged or slowed sample, until a complete span has been measured again.
+    After a bridged or slowed sample, the last slope is held until a complete span has been measured again.
     """
 
     def __init__(self, samples: float, span: int, n_axes: int) -> None:
@@ -86,10 +86,10 @@ COUNTED = {
 
 
 class NumericalStage:
-    """Computes Targets from the forces of the axes, with the parts of an ``assembly``.
+    """Computes Targets from the forces of the axes, with the components of an ``assembly``.
 
-    ``controlled`` includes the controller of auxiliary inputs. Raises ConfigError if a part cannot be built, or if
-    the setup cannot reach the amplitude of the soft start.
+    ``controlled`` includes the controller of auxiliary inputs. Raises ConfigError if a component cannot be built,
+    or if the setup cannot reach the amplitude of the soft start.
 
     ``pending`` is true while an external integrator computes the next Target. The host then polls :meth:`answer`.
     """
@@ -126,10 +126,10 @@ class NumericalStage:
 
     def _prescribed(self, scenario: Scenario) -> list[Target]:
         assert scenario.soft_start is not None
-        # the ratio of a nonlinear setup depends on the amplitude: take it at full amplitude
+        # the ratio of a nonlinear setup depends on the amplitude: evaluate it at full amplitude
         amplitude = scenario.soft_start.amplitude
         unit = self.setup.degrees_of_freedom(np.full(len(scenario.moved_axes), amplitude)) / amplitude
-        unit = np.append(unit, np.zeros(len(self._nothing) - len(unit)))  # observed parts stay at rest
+        unit = np.append(unit, np.zeros(len(self._nothing) - len(unit)))  # other observed motions are zero
         if not np.isfinite(unit).all():
             raise ConfigError(f"soft_start.amplitude = {amplitude:g} m: the setup cannot reach this position")
         *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)
@@ -145,7 +145,7 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Return the missing external parts after :meth:`open` as a string, empty if all are present.
+        """Return the reason why step 0 has not been reached after :meth:`open`, or an empty string.
 
         Raises ConfigError if step 0 cannot be reached.
         """
@@ -174,7 +174,7 @@ class NumericalStage:
     def next(self, measured: Measurement) -> Target | None:
         """Return the next Target if ``measured`` begins a step and the test continues, otherwise None.
 
-        Return None also while the Target is ``pending``. :meth:`answer` later returns this Target.
+        Also return None while the Target is ``pending``; :meth:`answer` returns this Target later.
         """
         if measured.flags & FLAG_TRIPPED:
             self.pending = False  # the pending Target is no longer needed
@@ -210,9 +210,9 @@ class NumericalStage:
         return self.answer()
 
     def answer(self, wait: bool = False) -> Target | None:
-        """Return the pending Target, or None if the integrator has not finished. ``wait`` waits for the Target.
+        """Return the pending Target, or None if the integrator has not finished. If ``wait``, wait for it.
 
-        Raises IntegratorError if the integrator fails. No Target is then pending.
+        Raises IntegratorError if the integrator fails. The Target is then no longer pending.
         """
         if not self.pending:
             return None
@@ -259,9 +259,9 @@ def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | Non
 
 
 def step_warm_up(assembly: Assembly) -> Callable[[Codec], Target | None]:
-    """Return a function that computes the next Target of a twin, or returns None after the last step.
+    """Return a function that computes the next Target of a twin stage, or returns None after the last step.
 
-    Between two steps, other work evicts code and data of a step from the processor's caches. A warm-up reloads
+    Between two steps, other work evicts the step's code and data from the processor's caches. The function reloads
     part of both. The twin shares no state with the test (``core/protocols.py``).
     """
     stage, names = NumericalStage(assembly.twin(loaded=False)), assembly.names
@@ -280,10 +280,10 @@ def step_warm_up(assembly: Assembly) -> Callable[[Codec], Target | None]:
 
 
 class Learning:
-    """Estimates parameters of a copy of the specimen.
+    """Estimates parameters of a model that copies the specimen.
 
     :meth:`add` receives every Measurement, and :meth:`learn` updates the estimates. Displacement and force are
-    made simultaneous: the declared delay of the load cell is removed, and the displacement passes through the
+    aligned in time: the declared delay of the load cell is removed, and the displacement passes through the
     filter of the force. Each pair of displacement and force is used one period later, because the velocity is a
     central difference.
     """
@@ -320,7 +320,7 @@ class Learning:
         """Add a sample. One sample in ``every`` starts a new pair and completes the previous pair for learning."""
         x, bad = float(measured.displacement[self._axis]), measured.flags & updating.UNUSABLE != 0
         if self._filter is not None:
-            if not math.isfinite(x):  # a value that is not finite would stay in the filter
+            if not math.isfinite(x):  # a non-finite value would remain in the filter
                 x, bad = (self._line[-1][0] if self._line else 0.0), True
             else:
                 if not self._begun:
@@ -339,9 +339,9 @@ class Learning:
             self._due = measured.sample, updating.Sample(displacement, velocity, force, unusable)
 
     def learn(self) -> tuple[int, list[float]] | None:
-        """Update the estimates from the due pair. Return number and values of its sample, or None without a pair.
+        """Update the estimates from the due pair. Return its sample number and the new values, or None.
 
-        Call this once the Target is published.
+        Call this after the Target has been published.
         """
         if self._due is None:
             return None

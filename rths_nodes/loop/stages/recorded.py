@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded Measurements and Targets that replace rig and integrator, for testing a single node."""
+"""Recorded Measurements and Targets in place of rig and integrator, for testing a single node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 
 
 class RecordedPort(Port):
-    """Port that answers every Command with the recorded Measurement of its sample.
+    """Port that returns the recorded Measurement of each sample, whatever the Command.
 
     The scenario's ``port`` only defines the channels and is never opened. Non-empty ``targets`` replace the
     integrator. Once all Measurements are used, ``exhausted`` is true and the last Measurement is repeated.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig: its port, its limits, the state of the test and the safe stop.
+"""Rig stage: port, limits, state of the test and safe stop.
 
-A rig may have one node per axis. Such an axis has a stage with its own port, limits and safe stop.
+If a rig has one node per axis, each axis has a stage with its own port, limits and safe stop.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMa
 
 
 class RigStage:
-    """Drives the rig at its ``port`` by Commands within the limits, and otherwise by the safe stop.
+    """Drives the rig through its ``port``: by Commands within the limits, otherwise by the safe stop.
 
-    ``bridged`` counts the samples without Target or Command, ``slowed`` the samples in which the rig starts again
+    ``bridged`` counts the samples without Target or Command, ``slowed`` the samples in which the rig restarts
     after a ``pause``. ``ticks`` includes the ticks of pauses. ``stopping`` is true from the first sample of the
-    safe stop on. ``refused`` is true if the last Command exceeded a limit.
+    safe stop. ``refused`` is true if the last Command exceeded a limit.
 
-    The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values, but other parts
-    receive tared values. Raises ConfigError if a real rig is not armed, or if a number in the scenario is
-    impossible.
+    The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; other components
+    receive tared values. Raises ConfigError if a real rig is not armed, or if the scenario contains an
+    impossible number.
     """
 
     ahead = 0
@@ -147,7 +147,7 @@ class RigStage:
         set_trigger(self.port, True)
 
     def first(self, sample: int = 0, sent: list[float] | None = None) -> Measurement:
-        """Start the test and return the first Measurement, which the port must provide without waiting.
+        """Start the test and return the first Measurement, which the port must return without waiting.
 
         Pass the commands ``sent`` (m) of ``sample`` to continue a test after that sample.
         """
@@ -194,11 +194,11 @@ class RigStage:
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
         """Run the first half of a tick: send the command if it is permitted, otherwise a command of the safe stop.
 
-        The rig trips without a command, but bridges the gap or pauses if the command is only ``late``.
+        Without a command the rig trips. If the command is only ``late``, the rig bridges the gap or pauses.
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True
-        if command is not None and command.flags & FLAG_TRIPPED:  # axes do not check Commands with this flag
+        if command is not None and command.flags & FLAG_TRIPPED:  # axes ignore measured breaches then
             command = replace(command, flags=command.flags & ~FLAG_TRIPPED)
         if command is not None and self.under_way.depth:
             command = self.under_way.at_its_tick(command)
@@ -247,7 +247,7 @@ class RigStage:
                 if self._handover is not None and self.pause.rests:
                     self._handover.rest(sample - 1, shown.force.tolist())
                 return None
-            # do not learn from this sample: the Target is missing or late, or the port has replaced data
+            # nothing may learn from this sample: a message is missing or late, or the port has replaced data
             if command.flags or measured.flags or self._bridges.watches:
                 measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
                 self.bridged += (bridged := measured.flags & FLAG_BRIDGED > 0)
@@ -394,7 +394,7 @@ def check_armed(port: Port) -> None:
     """Raise ConfigError if ``port`` drives real actuators and no operator has armed it."""
     if not (port.simulated or port.armed):
         raise ConfigError(
-            f"{port.label}: is not a simulator. Only an operator can arm a real rig, with rths test "
+            f"{port.label}: this port drives a real rig, which only an operator can arm, with rths test "
             "(doc/procedure.md)"
         )
 
@@ -407,13 +407,13 @@ def check_first(measured: Measurement, lost: str) -> None:
 
 def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:
     check_armed(port)
-    with raised_at_once():  # the port may wait long for its rig
+    with raised_at_once():  # the port may wait a long time for its rig
         port.open(pacer)
 
 
 def check_layout(scenario: Scenario) -> None:
     for path, reason in _coupled(scenario):
-        raise ConfigError(f"{path}: needs a rig with one actuator node (actuator_nodes = one), because {reason}")
+        raise ConfigError(f"{path}: requires a single actuator node (actuator_nodes = one), because {reason}")
     for name in scenario.axes:
         if not name.isidentifier() or not name.isascii() or "__" in name:
             raise ConfigError(
@@ -423,7 +423,7 @@ def check_layout(scenario: Scenario) -> None:
 
 
 def _coupled(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Yield the path of each part that a node per axis cannot serve, and the reason."""
+    """Yield path and reason of each setting that prevents one node per axis."""
     port = scenario.port
     if scenario.rig is not None:
         yield "rig", "the rig couples its axes"
@@ -451,7 +451,7 @@ def alone(scenario: Scenario, axis: str) -> Scenario:
     if axis not in scenario.axes:
         raise unknown("namespace", "axis", axis, scenario.axes)
     mine = scenario.axes[axis]
-    if mine.mode == FORCE and not by_controller(mine):  # the actuator node closes the force loop of this axis
+    if mine.mode == FORCE and not by_controller(mine):  # the actuator node of the rig closes the force loop
         mine = evolved(mine, mode=DISPLACEMENT, load=None, force_control=None)
     return evolved(scenario, axes={axis: mine})
 
@@ -463,9 +463,9 @@ def takes_force(scenario: Scenario, axis: str) -> bool:
 class AxisStage:
     """Drives one ``axis`` of a rig with its own port, limits and safe stop.
 
-    ``wrap`` changes the port. Arrays have the shape ``(1,)``. The state of the test belongs to the rig. This stage
-    follows the Commands of the rig, and stops by itself if necessary. Coupled axes then stop only with the rig,
-    one or more samples later. ``trip`` is empty, or the reason why the axis no longer follows Commands.
+    ``wrap(port)`` returns the port to use. Arrays have the shape ``(1,)``. The rig stage holds the state of the
+    test. This stage follows the Commands of the rig, and stops by itself if necessary. Coupled axes stop later,
+    when the rig stops. ``trip`` is empty, or the reason why the axis no longer follows Commands.
 
     Command numbers include the ticks of a pause. Commands can be in N if the controller of the axis closes a force
     loop. A force axis that stops by itself holds its position.
@@ -474,7 +474,7 @@ class AxisStage:
     def __init__(self, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> None:
         mine = alone(scenario, axis)
         limits, dt = mine.limits, mine.dt
-        if mine.hops.depth:  # errors with hops refer to past samples, which only the rig knows
+        if mine.hops.depth:  # errors with hops refer to past samples, which only the rig stage stores
             limits = {axis: evolved(limits[axis], tracking_error=None)}
         self.port = wrap(Assembly(mine).port)
         self.trip = ""
@@ -511,9 +511,9 @@ class AxisStage:
             self._stop.begin(last if self._loaded else before, last)
 
     def follow(self, command: Command) -> Measurement | None:
-        """Return Measurement k for Command k, or None if the Command is repeated. Command 0 causes no motion.
+        """Return Measurement k for Command k, or None for a repeated Command. Command 0 causes no motion.
 
-        The axis stops by itself if a Command is missing. Its Measurements are then numbered by its own ticks.
+        If a Command is missing, the axis stops by itself and numbers its Measurements by its own ticks.
         """
         if command.sample < self._next:
             return None

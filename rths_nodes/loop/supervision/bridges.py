@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Late messages: bridges, which continue the motion, a pause of the test, and the return without a jump.
+"""Late messages: bridges that continue the motion, pauses of the test, and the return without a jump.
 
 Holding the last value would stop the motion, and the compensator would respond with an abrupt command (Phillips &
 Spencer 2012, case (d): floor accelerations wrong by 150 %). Therefore the motion continues:
@@ -7,11 +7,11 @@ Spencer 2012, case (d): floor accelerations wrong by 150 %). Therefore the motio
     MotionBridge     late Target: second-order Taylor series of the last Target
     CommandBridge    late Command: straight line through the last two Commands
 
-A message is valid for its own sample only. A late message is not sent, but the line or the series continues from
-its values. The difference between old and new motion fades out (:class:`Fading`) in displacement,
-velocity and acceleration when the source of the motion changes.
+A message is valid only for its own sample. A late message is not sent, but the line or the series continues from
+its values. When the source of the motion changes, the difference between old and new motion fades out
+(:class:`Fading`) in displacement, velocity and acceleration.
 
-In a :class:`Pause` the rig slows down to rest, waits for the late message, and joins the motion again.
+In a :class:`Pause` the rig slows down to rest, waits for the late message, and rejoins the motion.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Fading:
         self.active = False
 
     def begin(self, difference: Array) -> None:
-        """Start to fade ``difference`` at the next sample, in addition to the remainder of an earlier difference.
+        """Start to fade ``difference`` at the next sample, plus the remainder of an earlier difference.
 
         ``difference`` is the old minus the new motion, ``(3, ..., n)`` in m, m/s and m/s^2.
         """
@@ -188,7 +188,7 @@ class MotionBridge:
     def follow(self, step: int, rows: Rows) -> bool:
         """Store the newest Target, with the number ``step``. Return False if a value is not finite."""
         self._last = (step * self._substeps, rows)
-        total = sum(map(sum, rows))  # only its finiteness matters
+        total = sum(map(sum, rows))  # not finite if any value is not finite
         return total - total == 0.0
 
     def motion(self, sample: int, real: Rows | None = None) -> Rows:
@@ -213,7 +213,7 @@ class CommandBridge:
     """Computes substitutes for late Commands. Target and command of each axis continue along straight lines.
 
     ``position`` ``(n_axes,)`` m and the ``auxiliary`` inputs are the values at sample 0. The last axes are force
-    axes with the force rate limits ``rates`` (N/s). They hold their last command, and then approach the Commands.
+    axes with the force rate limits ``rates`` (N/s). They hold their last command, then approach the Commands.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class CommandBridge:
         self._driving, self._catching_up = commands, bool(self._steps)
         (rows, _), newest, sent, n = _line(commands, sample), self._newest, self._sent, self._n_moved
         rows[:, n:] = sent.target[n:], sent.command[n:]
-        # a late Command may have the flag of a stop, with which axes do not check Commands
+        # a late Command may have the flag of a stop, with which axes ignore measured breaches
         flags = newest.flags & ~FLAG_TRIPPED | FLAG_BRIDGED
         command = Command(sample, rows[0], rows[1], newest.auxiliary.copy(), flags, sent.control_mode)
         return self._faded(command) if self._fading.active else command
@@ -266,7 +266,7 @@ class CommandBridge:
         return replace(command, command=np.concatenate((command.command[:n], near)))
 
     def _faded(self, command: Command) -> Command:
-        """Add the remaining differences. The target fades too, because a pause scales command minus target."""
+        """Add the remaining differences. The target fades too, because a pause scales the lead."""
         rows = np.array((command.target, command.command))
         rows[:, : self._n_moved] += self._fading.step()[0]
         return replace(command, target=rows[0], command=rows[1])
@@ -293,7 +293,7 @@ AT_RIG = "complete exchange with the rig"
 
 
 def reason_of(missing: str, late: float, bound: float) -> str:
-    """Return the reason to stop if data is ``late`` (s) by more than ``bridge.max_bridge``, the ``bound`` (s)."""
+    """Return the reason to stop after ``late`` s without ``missing``. ``bound`` is ``bridge.max_bridge``, s."""
     return f"bridge.max_bridge: no {missing} for {1e3 * late:.3g} ms: must be <= {1e3 * bound:g} ms"
 
 
@@ -329,7 +329,7 @@ class BridgeCount:
         return slipped
 
     def measured(self, bridged: bool) -> str:
-        """Count consecutive samples ``bridged`` by the port (``far``). Return the reason if they are too many."""
+        """Count consecutive samples ``bridged`` by the port (``far``). Return the reason to stop if too many."""
         self.far = self.far + 1 if bridged else 0
         return self._too_long(AT_RIG, self.far)
 
@@ -387,7 +387,7 @@ MOST_CURVED = 10.0 / math.sqrt(3.0)
 class Pause:
     """Drives the rig while a Command is missing, from :meth:`begin` until ``active`` is false.
 
-    Ticks continue during a pause, samples do not. A phase follows polynomials of its elapsed fraction s:
+    Ticks continue during a pause; samples do not. A phase follows polynomials of its elapsed fraction s:
 
     - slow down: the speed, relative to the test, falls as 1 - 3 s^2 + 2 s^3
     - wait at rest
@@ -396,12 +396,12 @@ class Pause:
 
     The lead (command minus target) compensates the actuator's lag at full speed, and is multiplied by the relative
     speed. Displacement and velocity never jump, and phases add no acceleration at their ends. Phases are long
-    enough to keep the acceleration within the deceleration of each axis, without a difference that still fades
-    (:class:`Fading`). During the start, samples are measured within half a sample of their targets. This is
+    enough to keep the acceleration within the deceleration limit of each axis, apart from a difference that still
+    fades (:class:`Fading`). During the start, samples are measured within half a sample of their targets. This is
     correct for a rate-independent specimen.
 
     ``allowed`` is false if the rig trips instead. ``coming`` is the Command of the next sample, or None.
-    ``sampled`` is true if the last tick had a sample. ``known`` is the Command of the last sample, and ``count``
+    ``sampled`` is true if the last tick was a sample. ``known`` is the Command of the last sample, and ``count``
     the number of pauses. An operator keeps the rig at rest while ``held``. Rows are ``(2, n_moved)`` m: target
     and lead of the displacement axes. The force axes keep the loads of the last sample.
     """
@@ -422,7 +422,7 @@ class Pause:
     def begin(self, before: Command, last: Command) -> None:
         """Begin a pause without the next Command. ``before`` and ``last`` are the last two Commands sent.
 
-        The rig returns to the last sample of an earlier pause's start phase if the pause begins during that phase.
+        If it begins in the start phase of an earlier pause, the rig returns to the last sample of that phase.
         """
         if not self.active:
             self.known, self.coming = last, None
@@ -442,7 +442,7 @@ class Pause:
         return not self.active or self._starts
 
     def supply(self, command: Command, apart: Array | float = 0.0) -> None:
-        """Receive the next Command. Its target still differs from the real target by ``apart`` (m)."""
+        """Receive the next Command. ``apart`` (m) is the part of its target that still fades out."""
         self.coming, self._apart, self._waited = command, apart, 0
 
     @property
@@ -533,7 +533,7 @@ class Pause:
         gentle = (steady + np.sqrt(steady**2 + 4.0 * BENT * np.abs(lead) * self._braking)) / (2.0 * self._braking)
         quick = SHARPEST * np.abs(lead) / (SHARE * self._fastest)
         needed = float(np.maximum(gentle, quick).max())
-        # NaN is no length; the limits trip on it
+        # NaN has no length; the limits trip the rig
         return needed if math.isfinite(needed) else 0.0
 
     def _rows(self, command: Command) -> Array:

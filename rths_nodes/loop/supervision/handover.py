@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handover of a port from a procedure to a run: tares of the sensors, and requests of the operator."""
+"""Handover of a port from a procedure to a run, with sensor tares and requests of the operator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rths_nodes.core.samples import Array, Command, Measurement
 class Tares:
     """Zero of the test in the coordinates of sensors and controller, ``(n_axes,)`` m and N.
 
-    ``reach`` (m, inf: no bound) additionally bounds the measured displacement from this zero.
+    ``reach`` (m; inf: no bound) is the largest permitted displacement from this zero.
     """
 
     displacement: Array
@@ -55,12 +55,12 @@ class OperatorRequests:
         self._changed = threading.Event()
 
     def stop(self, reason: str) -> None:
-        """Request a safe stop, after which the run is held. The first reason is kept."""
+        """Request a safe stop, after which the run is held. Later reasons are ignored."""
         self.stop_reason = self.stop_reason or reason
         self._changed.set()
 
     def hold(self) -> None:
-        """Request that the rig slows down to rest. Numerical time stops."""
+        """Request that the rig slow down to rest. The time of the structure stops."""
         self._changed.clear()
         self.held = True
 
@@ -69,7 +69,7 @@ class OperatorRequests:
         self._changed.set()
 
     def wait(self) -> None:
-        """Wait for a request, but at most 0.05 s: a run held in lockstep polls other stop requests."""
+        """Wait for a request for at most 0.05 s, because a run held in lockstep must also poll other requests."""
         self._changed.wait(0.05)
 
 
@@ -77,7 +77,7 @@ class OperatorRequests:
 class Handover:
     """Data and callbacks that a procedure gives to the rig stage together with the port.
 
-    ``presented`` returns an untared Measurement relative to the zero of the test. ``at_rest`` is called when a
+    ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a
     held rig comes to rest, ``under_way`` when the rig follows the test again, and ``stopping`` with the reason of
     a stop. ``lost`` returns the reason why the rig no longer follows, or an empty string. ``following`` receives a
     Command (relative to the zero of the test), an untared Measurement, and true during pauses. It returns the

@@ -15,12 +15,12 @@ from rths_nodes.core.parameters import number, params, text
 BEATS = 4
 """Number of consecutive heartbeats that may be missing before a node counts as lost."""
 SUSPENDED_NS = 50_000_000
-"""Shortest gap that counts as a suspension of this process, not as silence of the peers, ns."""
+"""Shortest time between two checks that counts as a suspension of this process, ns."""
 
 
 @params
 class HeartbeatParams:
-    """Tolerated silence of monitor and recorder in real time. The rig waits for both in lockstep."""
+    """Tolerated silence of monitor and recorder in real time. In lockstep, the rig waits for both."""
 
     monitor: float = number(
         "time without a heartbeat of the monitor, or without samples at the monitor, after which the rig trips, "
@@ -42,7 +42,7 @@ class HeartbeatParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse a shorter timeout for the recorder than for the monitor. The recorder may wait for a disk."""
+        """Refuse a recorder timeout below the monitor timeout, because the recorder may wait for a disk."""
         if self.recorder < self.monitor:
             raise ConfigError(
                 f"{path}.recorder = {show(self.recorder)} s: must be >= {path}.monitor = {show(self.monitor)} s"
@@ -55,11 +55,11 @@ class HeartbeatParams:
 
 
 class Heartbeat:
-    """Detects lost ``peers`` by the times of their last heartbeats, in ns of one clock.
+    """Detects lost ``peers`` by the times of their last heartbeats. All times are in ns of one clock.
 
     A heartbeat reports the newest sample that its sender has received. A peer that receives no samples therefore
-    counts as lost, like a silent peer. ``period`` is the sample period of the rig, s. A lag of up to ``missing`` s
-    is ignored.
+    counts as lost, like a silent peer. ``period`` is the sample period of the rig, s. A sample lag of
+    up to ``missing`` s is ignored.
     """
 
     def __init__(

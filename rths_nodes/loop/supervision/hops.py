@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hops longer than a sample: Commands in transit between the computer and the rig.
 
-With a depth p, tick k waits for Command k - p and applies it. Messages keep their numbers and their pairing, and
-the round trip has p more samples. Hops are part of the transport delay, like delays after the port: depth p with q
+With a depth p, tick k waits for Command k - p and applies it. Message numbers and pairing do not change, and the
+round trip takes p more samples. Hops are part of the transport delay, like delays after the port: depth p with q
 samples after the port is equivalent to depth 0 with q + p samples. All Commands in transit are dropped if the rig
 stops.
 """
@@ -20,12 +20,12 @@ from rths_nodes.core.parameters import integer, params
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, Measurement
 
 MOST_UNDER_WAY = 63
-"""Largest transport delay, in hops and after the port together, samples."""
+"""Largest transport delay, samples: hops plus delay after the port."""
 NEARER, IN_A_ROW = 0.25, 32
 """Criterion for a driver that applies Commands immediately. ``IN_A_ROW``: number of consecutive samples in which
-the applied command is close to the newest Command. ``NEARER``: largest close deviation, as a fraction of the
-travel during the hops. The standard deviations from newest and due Command must have at most this ratio, to
-exclude a readback with an offset."""
+the applied command is close to the newest Command. ``NEARER``: largest deviation that counts as close, as a
+fraction of the travel during the hops. The standard deviations from newest and due Command must
+also have at most this ratio, to exclude a readback with an offset."""
 LEAST_CHANGE = 1e-9
 """Smallest rms change of a readback that counts as a change, m."""
 
@@ -36,7 +36,7 @@ class HopsParams:
 
     depth: int = integer(
         "round trip in samples, minus one: tick k applies Command k - depth. rths check prints the depth that a "
-        "rig needs",
+        "rig requires",
         default=0,
         at_least=0,
         at_most=MOST_UNDER_WAY,
@@ -69,10 +69,10 @@ class UnderWay:
         return replace(command, sample=command.sample + self.depth) if self.depth else command
 
     def compared(self, targets: list[float], moved: list[float], paused: bool) -> list[float]:
-        """Return the targets ``(n_axes,)`` m with which the measured displacements ``moved`` are compared.
+        """Return the targets ``(n_axes,)`` m for comparison with the measured displacements ``moved``.
 
         Targets are shifted by the displacement during the hops, because a Command refers to its own sample.
-        ``targets`` are returned unchanged during a pause, because the rig stage generates the Commands.
+        During a pause, ``targets`` are returned unchanged, because the rig stage generates the Commands.
         """
         self._moved.append(moved)
         if paused:
@@ -82,9 +82,9 @@ class UnderWay:
 
 
 class TakenAtOnce:
-    """Detects a driver that ignores hops of a ``depth`` and applies each Command immediately.
+    """Detects a driver that ignores hops of ``depth`` samples and applies each Command immediately.
 
-    Call ``made`` with every Command, and ``reason`` with the next Measurement.
+    Call ``made`` with every Command, then ``reason`` with the Measurement of the same number.
     """
 
     def __init__(self, depth: int) -> None:

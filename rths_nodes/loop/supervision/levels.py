@@ -43,9 +43,9 @@ from rths_nodes.loop.supervision.limits import NEVER, Row, acting, table
 
 CHANNEL, QUANTITY = "channel", "quantity"
 OF_AXES = tuple(name for name, row in QUANTITIES.items() if row.level is not Disagreement)
-"""Names of quantities that need the name of an axis in an expression."""
+"""Names of quantities that an expression must use with the name of an axis."""
 WHOLE_RIG = "whole rig"
-"""Name that replaces the name of an axis for levels of the complete rig."""
+"""Name used in place of an axis name for levels of the complete rig."""
 FLAGS = 2
 """Number of values before the channels: the flags of Command and Measurement."""
 
@@ -77,11 +77,11 @@ class LevelWatch:
     """Checks the levels of all axes in ``limits`` and of the ``whole`` rig. A watch without levels is falsy.
 
     A level has two pairs of bounds. Exceeding the first pair is reported once per level, in ``told``. Exceeding
-    the second pair causes the action. ``channels`` are auxiliary names with units. ``quantities`` are
-    parameters of quantities with memory, by name. Raises ConfigError if a channel, quantity or expression is
+    the second pair causes the action. ``channels`` are names of auxiliary channels, with units. ``quantities``
+    are parameters of quantities with memory, by name. Raises ConfigError if a channel, quantity or expression is
     invalid.
 
-    The values of a sample are one list: flags of Command and Measurement, channels, columns. Unused columns are 0.
+    A sample has one list of values: flags of Command and Measurement, channels, columns. Unused columns are 0.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class LevelWatch:
                 self._names[CHANNEL][name] = index, unit_of(unit.rstrip("]") or "1")
         self._before: list[Reading] = []
         self._failure = ""
-        """Error of the first failed quantity, whose value is then NaN. Empty without a failure."""
+        """Error of the first quantity that failed, whose value is then NaN. Empty without a failure."""
         for name, params in (quantities or {}).items():
             self._remember(name, params)
         of_axes = {axis: of_axis.levels.in_effect() for axis, of_axis in limits.items() if of_axis.levels}
@@ -159,12 +159,12 @@ class LevelWatch:
         except (ValueError, ComponentError) as error:
             raise ConfigError(f"{path}.of = {show(list(params.of))}: {error}") from None
         if not isinstance(unit, Unit):
-            raise ConfigError(f"{path}: the method unit returns {show(unit)}, but must return a Unit")
+            raise ConfigError(f"{path}: its method unit returns {show(unit)}, but must return a Unit")
 
         def value(now: list[Reading], before: list[Reading], values: list[float]) -> float:
             try:
                 return float(made.step([part.value(values) for part in parts]))
-            except Exception as error:  # foreign code may raise anything; the supervision must continue
+            except Exception as error:  # user code may raise any exception; supervision must continue
                 self._failure = self._failure or f"{path}: {type(error).__name__}: {error}"
                 return math.nan
 
@@ -204,7 +204,7 @@ class LevelWatch:
         if level.acts and all(i in self._of_axes for i in made.places) and not low <= at_rest <= high:
             problem = "is not a number" if math.isnan(at_rest) else f"is {at_rest:g} {level.unit}"
             raise ConfigError(
-                f"{path}.of = {show(level.of)}: {problem} if the rig is at rest at zero, so that "
+                f"{path}.of = {show(level.of)}: {problem} if the rig is at rest at zero, so "
                 "the level would act at rest"
             )
         return lambda now, before, values: made.value(values) / unit.factor
@@ -231,9 +231,9 @@ class LevelWatch:
     def judge(
         self, command: Command | None, measured: Measurement, aims: list[float] | None = None
     ) -> tuple[str, str]:
-        """Return reason and action (``core/limits.py``) of the severest level that acts on a Measurement.
+        """Return reason and action (``core/limits.py``) of the most severe level that acts on a Measurement.
 
-        Both are empty if no level acts. The applied command is also the target if there is no Command. ``aims``
+        Both are empty if no level acts. Without a Command, the applied command is also the target. ``aims``
         ``(n_axes,)`` m, unless None, replaces the targets in tracking errors.
         """
         values, call = self._values(command, measured, aims), self._calls

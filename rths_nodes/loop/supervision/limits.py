@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits as rows: bounds of a value, with persistence, action, and the text of a breach.
 
-:func:`acting` checks values against rows. :func:`broken_alone` has the rows of a displacement command written out,
+:func:`acting` checks values against rows. :func:`broken_alone` spells out the rows of a displacement command,
 because a loop over rows takes 50 % longer. These functions and :func:`of_errors`, which computes values, are
 kernels. NaN violates every bound.
 
@@ -32,14 +32,14 @@ from rths_nodes.loop.supervision.handover import Tares
 
 Floats = Sequence[float] | Array
 NONE, NEVER = -1, 2**62
-"""``NONE``: result if no row acts. ``NEVER``: persistence of a row that never acts."""
+"""``NONE``: result if no row takes action. ``NEVER``: persistence of a row that never takes action."""
 
 
 class Row(NamedTuple):
     """Limit of the value at index ``slot``, with bounds ``low`` and ``high``.
 
-    ``action`` is due after ``persistence`` consecutive samples outside the bounds. ``text`` follows ``path`` in a
-    report. The text is formatted with the value, ``high``, ``low``, sign and value of the violated bound, and
+    ``action`` is due after ``persistence`` consecutive samples outside the bounds. A report contains ``path`` and
+    then ``text``, formatted with the value, ``high``, ``low``, sign and value of the violated bound, and the
     duration.
     """
 
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
 
 def within(path: str, slot: int, most: float, unit: str, noun: str = "") -> Row:
-    """Return the row of a value with a magnitude of at most ``most``."""
+    """Return a row that limits the magnitude of a value to ``most``."""
     shown = f"{noun} = " if noun else ""
     return Row(path, slot, -most, most, text=f": {shown}{{:.6g}} {unit}: must be within +- {{:g}} {unit}")
 
@@ -130,7 +130,7 @@ def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous
 
 
 def _too_long(position: float, step: float, stroke: float, samples: float) -> bool:
-    """Return whether braking within ``samples`` needs more than the remaining stroke."""
+    """Return whether braking within ``samples`` takes more than the remaining stroke."""
     least = rounded(samples)
     return braking_way(step, least if least >= samples else least + 1.0) > way_left(position, step, stroke)
 
@@ -273,7 +273,7 @@ class LimitCheck:
         return _not_finite("measured", channels, self._channels) if channels else ""
 
     def start(self, measured: Measurement) -> None:
-        """Start to check Commands before they are published (:meth:`refusal`)."""
+        """Begin the checks by :meth:`refusal` at the applied commands of ``measured``."""
         self._sent, self._modes = measured.command.tolist(), b""
 
     def refusal(self, command: Command) -> str:

@@ -28,7 +28,7 @@ ROUNDED = 0.999
 INDICES = ("energy_error_percent", "tracking_indicator_rate", "tracking_indicator_rate_over_amplitude")
 """Parameters that limit an index."""
 OF_CORRIDOR = ("corridor_action", "corridor_persistence")
-"""Parameters that belong to the corridor of the same file."""
+"""Parameters that apply to the corridor in the same file."""
 SPAN = 32
 """Number of samples for the slope of the tracking indicator: 31 ms at 1024 Hz."""
 
@@ -70,7 +70,7 @@ class MonitorParams:
         more_than=0.0,
     )
     corridor: str | None = path(
-        "file of rths corridor, with the bands in which the test is expected to stay", None
+        "file from rths corridor, with the bands in which the test is expected to stay", None
     )
     corridor_action: str = text("reaction when the test leaves the corridor", INDICATE, choices=(INDICATE, TRIP))
     corridor_persistence: float = number(
@@ -101,7 +101,7 @@ class MonitorParams:
                 "at the beginning of the test"
             )
         if self.corridor is None and self.corridor_action == TRIP:
-            raise ConfigError(f"{path}.corridor_action = '{TRIP}': needs {path}.corridor")
+            raise ConfigError(f"{path}.corridor_action = '{TRIP}': requires {path}.corridor")
 
 
 class Monitor:
@@ -137,16 +137,16 @@ class Monitor:
         self._steep, self._smallest = bool(self._rows.keys() & {1, 2}), params.smallest_amplitude
         self._indicators = deque([[0.0] * n_axes], maxlen=SPAN)
         self.in_order = corridor is not None or self._steep
-        """True if judging a sample requires all earlier samples."""
+        """True if the check of a sample requires all earlier samples."""
         self._within = math.inf if self._percent is None else ROUNDED * self._percent * reference_energy / 100.0
         """Largest energy error (J) that is within its limit for every input energy."""
         if self.in_order:
-            self._within = -1.0  # every energy error exceeds this, so that every sample is judged
+            self._within = -1.0  # every energy error exceeds this, so every sample is checked
         calls = self._within, self._judge, self._take_targets
         self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, *calls)
         self.step = self.tracking.step
-        """Advance by a sample. The arguments are the sample number, then target (m), measured displacement (m) and
-        force (N) of the axes."""
+        """Advance by a sample. The arguments are sample number, target (m), measured displacement (m) and measured
+        force (N), the last three by axis."""
 
     @property
     def sample(self) -> int:
@@ -186,9 +186,9 @@ class Monitor:
             self.breach = sample, f"monitor.corridor: {why}"
 
     def _steepest(self) -> tuple[float, float]:
-        """Return the largest slope of a tracking indicator (m^2/s), and its ratio to the squared largest target.
+        """Return the steepest slope of a tracking indicator (m^2/s), and the largest ratio to a squared target.
 
-        Both have the largest magnitude and keep their sign. They are 0 during the first samples.
+        Both have the largest magnitude of all axes, with its sign. They are 0 during the first samples.
         """
         tracking, last, smallest = self.tracking, self._indicators, self._smallest
         before, complete = last[0], len(last) == SPAN
@@ -207,10 +207,10 @@ class Monitor:
         return np.flatnonzero(~(np.abs(errors) <= self._within))
 
     def breaks(self, errors: Array, values: Array) -> bool:
-        """Return true if the running energy monitor exceeds its limit at one of n samples.
+        """Return whether the running energy monitor exceeds its limit at any of n samples.
 
-        ``errors`` and the input energies ``values`` are ``(n,)`` J. Other limits can only be checked sample by
-        sample (``in_order``).
+        ``errors`` and the input energies ``values`` are ``(n,)`` J. Other limits must be checked sample by sample
+        (``in_order``).
         """
         if self._percent is None:
             return False
@@ -268,7 +268,7 @@ OUTSIDE = "_outside_percent"
 class Corridor:
     """Predicted bands in which a test should stay: the envelope of many runs on different plants, with a margin.
 
-    Long before a limit is exceeded, the corridor shows a slipping bolt, a degrading specimen or a drifting sensor.
+    It reveals a slipping bolt, a degrading specimen or a drifting sensor long before a limit is exceeded.
     The bands of QUANTITIES are ``lower`` to ``upper`` ``(3, n, n_axes)``, from sample 0. NaN means no band.
     ``nominal`` ``(3, n, n_axes)`` is the response of the nominal plant. ``source`` describes the prediction.
     """
@@ -305,7 +305,7 @@ def load_corridor(path: str, axes: tuple[str, ...], servo_rate: float, samples: 
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path}: is not a corridor file of rths corridor ({error})") from None
+        raise ConfigError(f"{path}: is not a file from rths corridor ({error})") from None
     if corridor.axes != axes:
         raise ConfigError(f"{path}: has the axes {', '.join(corridor.axes)}, but the test has {', '.join(axes)}")
     if corridor.servo_rate != servo_rate:
@@ -346,7 +346,7 @@ class CorridorWatch:
         self._in_a_row, self._last, self._outside = [0] * size, [NONE - 1] * size, [0] * size
 
     def start(self, displacement: Sequence[float], force: Sequence[float]) -> None:
-        """Set position (m) and force (N) at the start, ``(n_axes,)``. The default is the first sample."""
+        """Set displacement (m) and force (N) at the start, ``(n_axes,)``. The default is the first sample."""
         self._before = displacement, force
         self._reset()
 

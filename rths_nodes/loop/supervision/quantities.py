@@ -19,7 +19,7 @@ SECOND = unit_of("s")
 class OfOne:
     """Parameters of a quantity computed from one expression."""
 
-    of: tuple[str, ...] = texts("expression of this quantity, as a list with one element")
+    of: tuple[str, ...] = texts("expression from which the quantity is computed, as a list with one element")
 
     def validate(self, path: str) -> None:
         if len(self.of) != 1:
@@ -27,7 +27,7 @@ class OfOne:
 
 
 class Integral:
-    """Integral over time, by the trapezoidal rule: for example energy from power, or travel from velocity.
+    """Integral over time by the trapezoidal rule, for example energy from power or travel from velocity.
 
     For values x_k of the expression, I_k = I_{k-1} + dt (x_k + x_{k-1}) / 2, and I = 0 at the first sample.
     """
@@ -95,8 +95,8 @@ class MovingRms:
         count = max(1, round(params.duration / dt))
         self._squares = deque([0.0] * count, maxlen=count)
         self._sum = self._coming = 0.0
-        """``_sum``: sum of the squares in the window. It accumulates rounding errors, but summing the window again
-        would take longer than a sample. ``_coming``: sum of the squares since it last replaced ``_sum``."""
+        """``_sum``: sum of the squares in the window. It accumulates rounding errors, because summing the window
+        at each sample would take too long. ``_coming``: sum of the squares since it last replaced ``_sum``."""
         self._left, self._wild = count, 0
         """Number of samples until ``_coming`` replaces ``_sum``, and number of non-finite values in the window."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Safe stop: brings the rig to rest when Commands of the test may no longer drive it.
+"""Safe stop: brings the rig to rest once the Commands of the test must no longer drive it.
 
 The software stop is not a safety function: a rig needs its own interlocks.
 """
@@ -33,16 +33,16 @@ from rths_nodes.loop.supervision.handover import Tares
 
 
 def braking_time(limits: Iterable[Limits]) -> float:
-    """Return the longest time (s) that axes with ``limits`` need to come to rest together."""
+    """Return the longest time (s) in which axes with ``limits`` come to rest together."""
     return max(limit.velocity / limit.deceleration for limit in limits)
 
 
 def excess_travel(limits: Limits, max_bridge: float, time: float = 0.0) -> float:
     """Return the largest travel (m) of the command of an axis from the last complete sample to rest.
 
-    The command moves for at most ``max_bridge`` s at the velocity limit. Then it decelerates for at least ``time``
-    s, because other axes may stop with it. The actuator moves further than its command by its lag. In a pause the
-    travel also depends on the compensator, and only the stroke bounds it.
+    The command moves for at most ``max_bridge`` s at the velocity limit. Then it decelerates, for at
+    least ``time`` s if other axes stop with it. The actuator moves further than its command by its lag. In a pause
+    the travel also depends on the compensator, and only the stroke bounds it.
     """
     braking = 0.5 * limits.velocity * max(time, braking_time([limits]))
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
@@ -52,7 +52,7 @@ class SafeStop:
     """Decelerates the axes of each group to rest in a common time, and then holds them.
 
     A group therefore stays on a straight line (``core/limits.py``). ``groups`` contains the group number of each
-    axis. Each axis stops by itself without ``groups``. Commands are relative to the zero of the test (``tares``).
+    axis. Without ``groups``, each axis stops by itself. Commands are relative to the zero of the test (``tares``).
 
     From a state within the limits, no axis exceeds its deceleration or leaves its stroke. From other states, a
     group decelerates as fast as necessary to end within the stroke, and an axis beyond its stroke moves no further
@@ -131,24 +131,24 @@ def command_after(state: list[float] | Array, axis: int, done: float) -> float:
 
 
 class LastPositions:
-    """Keeps for each axis the ``last`` displacement (m) measured within its stroke, in case its sensor fails."""
+    """Stores each axis's ``last`` displacement (m) measured within the stroke, in case its sensor fails."""
 
     def __init__(self, limits: Iterable[Limits]) -> None:
         self._strokes = np.array([limit.stroke for limit in limits])
         self.last = np.zeros(len(self._strokes))
 
     def receive(self, measured: Measurement, shown: Measurement) -> None:
-        """Receive a Measurement, tared and untared. A saturated sensor may show the stroke itself."""
+        """Receive a Measurement, tared and untared. Ignore displacements at the stroke (saturated sensor)."""
         self.last = np.where(np.abs(shown.displacement) < self._strokes, measured.displacement, self.last)
 
 
 def held_places(
     commands: tuple[Array, Array], modes: tuple[bytes, bytes], n_moved: int, places: Array
 ) -> tuple[Array, Array]:
-    """Return the last two ``commands`` ``(n_axes,)`` in m. Axes from index ``n_moved`` may have commands in N.
+    """Return the last two ``commands`` ``(n_axes,)`` in m. Axes from index ``n_moved`` on may have commands in N.
 
     ``modes`` are the modes of the two commands. The last position in ``places`` replaces a command in N. The axis
-    is held at this position without velocity, where its force loop also ends (``ForceAxis.hold``).
+    is held, without velocity, at this position, where its force loop also ends (``ForceAxis.hold``).
     """
     before, last = commands
     for axis in range(n_moved, len(last)):
@@ -163,15 +163,15 @@ def held_places(
 class LoadStop:
     """Inserts force axes ("loads"), the ``axes`` after the first ``n_moved``, into the commands of a stop.
 
-    Each load keeps its force until the other axes rest, and then holds its position. Holding the position earlier
-    would unload a specimen whose top still drifts. A load that caused the trip holds its position immediately.
+    Each load maintains its force until the other axes rest, and then holds its position. Holding it earlier would
+    unload a specimen whose top still drifts. A load that caused the trip holds its position immediately.
 
     A force loop uses the target of the neighbouring axis. The command of that axis leads this target by the delay
     of the actuator, and stops first. The target moves to the same end along a cubic that begins with its last
-    velocity. The target takes longer than the command by twice the lead divided by this velocity, so that the
-    velocity decreases linearly with a pure delay.
+    velocity. The target takes longer than the command by twice the lead divided by this velocity, so its
+    velocity decreases linearly for a pure delay.
 
-    ``dt`` is in s. ``breach`` returns the reason to stop after a Measurement, for sent targets and their modes.
+    ``dt`` is in s. ``breach`` returns the reason to stop for a Measurement, the sent targets and their modes.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class LoadStop:
         self.places = LastPositions(axes.values())
         self._longest = 0.1 / dt  # longest delay of an actuator: 0.1 s
         self._loads: dict[int, tuple[float, int]] = {}
-        """Kept force (N) or held position (m), and mode, by index of the axis."""
+        """Maintained force (N) or held position (m), and mode, by index of the axis."""
         self._done = 0
 
     @property

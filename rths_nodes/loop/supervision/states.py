@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 LOCKSTEP_WINDOW = 512
-"""Largest number of samples by which the rig is ahead of monitor and recorder in lockstep. A trip requested at
-sample k takes effect at k + LOCKSTEP_WINDOW."""
+"""Largest number of samples by which the rig may be ahead of monitor and recorder in lockstep. A trip that the
+monitor requests at sample k takes effect at k + LOCKSTEP_WINDOW."""
 
 
 class State(IntEnum):
@@ -65,7 +65,7 @@ class TestMachine:
 
 @dataclass(frozen=True)
 class StopRequest:
-    """Request for a stop. ``reason`` states source and cause. ``end`` is the final state, HELD or TRIPPED.
+    """Request for a stop. ``reason`` names source and cause. ``end`` is the final state, HELD or TRIPPED.
 
     The stop begins at ``sample``, or at the next sample if ``sample`` has passed.
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judgements about the numbers of a test and its rig, as rules.
+"""Judgements about the numbers of a test and its rig, made by rules.
 
 Impossible values are refused when a scenario is loaded or run. Doubtful values are cautions: ``rths check`` prints
-them, an operator signs them on a real rig, and the report lists them. ``validate`` of a section checks values
-within the section. ``fits`` and ``cautions`` (``core/parameters.py``) check a component.
+them, an operator signs them on a real rig, and the report lists them. Values within a section
+are checked by its ``validate``, components by their ``fits`` and ``cautions`` (``core/parameters.py``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def refuse_weaker(scenario: Scenario, rig: RigFile | Scenario, levels: WholeLeve
 
 
 def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:
-    """Return the doubtful values, on the date ``today``. Raises ConfigError if a component cannot be built."""
+    """Return the doubtful values at the date ``today``. Raises ConfigError if a component cannot be built."""
     seen = Seen(scenario, simulated, today or date.today())
     return [*structure.of_components(scenario), *_judgements(seen, CAUTION)]
 

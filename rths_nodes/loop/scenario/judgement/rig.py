@@ -34,7 +34,7 @@ SLACK = 4.0
 """Largest usual ratio of velocity to sqrt(deceleration x stroke). An axis with a ratio of 2 can just stop within
 the total stroke."""
 SHARPEST = 100.0
-"""Deceleration that is plausible for every rig, whatever its velocity, m/s^2."""
+"""Largest deceleration that is plausible for every rig at any velocity, m/s^2."""
 HARDEST = 1e4
 """Deceleration that no actuator exceeds, m/s^2."""
 NEAR = 0.98
@@ -42,7 +42,7 @@ NEAR = 0.98
 OVERSHOOT = 1.5
 """Largest usual ratio of measured to commanded velocity, including noise."""
 SLIGHT = 0.01
-"""Fraction of the velocity limit that any useful motion reaches."""
+"""Fraction of the velocity limit that every useful motion reaches."""
 SIGMAS = 6.0
 """Number of standard deviations of the noise that one sample in 500 million exceeds."""
 ERRORS = (("tracking_error", "stroke", "m", "displacement"), ("force_error", "force", "N", "force"))
@@ -61,7 +61,7 @@ def _bounds(level: Level) -> Iterator[tuple[str, float]]:
     ),
     stop_of_no_actuator=refused(
         "`limits.deceleration` must be at most 10 000 m/s^2",
-        "No actuator brakes this fast, so that the distance reserved for braking is too short",
+        "No actuator brakes this fast, so the distance reserved for braking is too short",
     ),
     stop_in_one_sample=caution(
         "`limits.deceleration` should be at most `velocity` x `servo_rate` or 100 m/s^2, whichever is larger",
@@ -76,7 +76,7 @@ def _bounds(level: Level) -> Iterator[tuple[str, float]]:
     ),
     limit_at_end_of_sensor=caution(
         "`limits.stroke` and `limits.force` should be at most 98 % of the `range` of their sensors",
-        "A saturated sensor shows no larger value, so that the limit may never act",
+        "A saturated sensor shows no larger value, so the limit may never act",
     ),
 )
 def _axis(seen: Seen) -> Iterator[Found]:
@@ -145,7 +145,7 @@ def _level(seen: Seen) -> Iterator[Found]:
 @rules(
     level_broken_at_rest=refused(
         "a level of a rate, step or error must have `minimum` <= 0 and `maximum` >= 0",
-        "The quantity is zero at rest, so that the level would act at rest",
+        "The quantity is zero at rest, so the level would act at rest",
     ),
     level_broken_without_load=caution(
         "a level of force or displacement should have `minimum` <= 0 and `maximum` >= 0",
@@ -225,7 +225,7 @@ def _of_rig(seen: Seen) -> Iterator[Found]:
 @rules(
     error_not_bounded=refused(
         "`limits.tracking_error` must be set, or `limits.force_error` if the mode of the axis is force",
-        "A real rig needs a limit for the difference between measurement and target",
+        "A real rig requires a limit for the difference between measurement and target",
         True,
     ),
     led_beyond_force_error=refused(
@@ -344,10 +344,10 @@ SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
 THOUSAND = 1000.0
 """Factor between units that are easily confused, such as N and kN, or mm and m."""
 BITS = range(15, 25)
-"""Numbers of bits of converters. A full scale of 2^bits / 1000 (32.768, 65.536 ...) indicates a wrong unit."""
+"""Resolutions of converters, bits. A full scale of 2^bits / 1000 (32.768, 65.536 ...) indicates a wrong unit."""
 EXACT = 1e-3
 OVERSIZED, LOST = 100.0, 500.0
-"""Ratios of a sensor's range to the monitored limit: doubtful above ``OVERSIZED``, refused from ``LOST`` on."""
+"""Ratios of a sensor's range to the monitored limit: doubtful above ``OVERSIZED``, refused at ``LOST`` or more."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
 """Longest usual time since the calibration of a sensor of a simulated or emulated rig."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the numbers of a test and its rig: their input, their result and their registration."""
+"""Rules about the numbers of a test and its rig: input, results and registration of the rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFUSED, CAUTION = "refused", "caution"
 
 @dataclass(frozen=True)
 class Seen:
-    """Input of a rule. ``simulated`` is true if no actuator is real. Calibrations must be valid ``today``."""
+    """Input of a rule. ``simulated`` is true if no actuator is real. ``today`` is the date for calibrations."""
 
     scenario: Scenario
     simulated: bool
@@ -46,9 +46,9 @@ Look = Callable[[Seen], Iterable[Found]]
 
 
 class Rule(NamedTuple):
-    """Relation between numbers, and its reason. A rule with ``real`` = True applies only to real rigs.
+    """Required relation between numbers, and its reason. If ``real``, the rule applies only to real rigs.
 
-    ``look`` yields the numbers that violate this rule or others with the same function.
+    ``look`` yields the numbers that violate this rule, or other rules with the same function.
     """
 
     weight: str

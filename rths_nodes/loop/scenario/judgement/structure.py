@@ -24,7 +24,7 @@ from rths_nodes.mechanics.structure import is_sparse
 OTHER, CONTRARY = 2.0, 100.0
 """Ratios of two values of one stiffness: doubtful above ``OTHER``, refused above ``CONTRARY``."""
 STATED = ("experimental_stiffnesses", "experimental_stiffness")
-"""Parameters of structures and integrators that state the stiffness under test."""
+"""Parameters of structures and integrators that define the stiffness of the tested part."""
 STEPS = 10.0
 LONGEST_PERIOD = 20.0
 """Longest usual period, twice the period of the tallest towers, s."""
@@ -115,7 +115,7 @@ def first_period(scenario: Scenario) -> float | None:
     """Return the longest period (s) of the structure with its tested part, or None if it cannot be computed."""
     if scenario.structure is None or scenario.structure.cannot_be_built:
         return None
-    # imported late, because the import of scipy is slow and a run does not need scipy
+    # imported late, because the import of scipy is slow and not needed for a run
     from rths_nodes.numerical.structures.damping import modes
 
     try:
