@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rig with several actuators, node by node. Copy this file to replace axis nodes with your own drivers.
+"""Launch the nodes of a rig with several actuators. Copy this file to replace axis nodes with your own drivers.
 
     ros2 launch rths_nodes multi_actuator.launch.py
     ros2 launch rths_nodes multi_actuator.launch.py scenario:=two_actuator_coupler actuator_nodes:=one

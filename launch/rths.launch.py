@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All nodes of a test that a scenario describes.
+"""Launch all nodes of the test that a scenario describes.
 
 ros2 launch rths_nodes rths.launch.py scenario:=chen_ricles_2010 pace:=realtime
 ros2 launch rths_nodes rths.launch.py overrides:='compensator.alpha_es=20 duration=10'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rig with one actuator node, node by node. Copy this file to replace the actuator node with your own driver.
+"""Launch the nodes of a rig with one actuator node. Copy this file to replace that node with your own driver.
 
 This command starts no actuator node:
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of environment variables, made before ROS 2 is loaded.
+"""Checks of environment variables, run before ROS 2 is loaded.
 
-If a variable is wrong, ROS 2 terminates the process, raises errors that do not name the variable, or lets nodes
-wait forever.
+If a variable is invalid, ROS 2 terminates the process, raises an error that does not name the variable, or lets
+nodes wait forever.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _logs(environment: Environment) -> Iterator[Finding]:
     for switch in SWITCHES:
         if environment.get(switch, "") not in ("", "0", "1"):
             yield Finding(
-                switch, f"{environment[switch]!r} must be 0 or 1", "ROS 2 cannot log; unset the variable"
+                switch, f"{environment[switch]!r} must be 0 or 1", "otherwise ROS 2 cannot log; unset the variable"
             )
     name = next((name for name in ("ROS_LOG_DIR", "ROS_HOME") if environment.get(name)), "HOME")
     value = environment.get(name, "")
@@ -138,7 +138,7 @@ def _security(environment: Environment) -> Iterator[Finding]:
     enclave = enclaves / environment.get("ROS_SECURITY_ENCLAVE_OVERRIDE", "").strip("/")
     enforced = how == "Enforce" and "--enclave" not in sys.argv
     lacking = [name for name in KEYS if enforced and not (enclave / name).is_file()]
-    advice = "name a folder that ros2 security create_keystore has made, or set ROS_SECURITY_ENABLE=false"
+    advice = "specify a folder created by ros2 security create_keystore, or set ROS_SECURITY_ENABLE=false"
     if not value:
         yield Finding(KEYSTORE, "is not set, but ROS_SECURITY_ENABLE=true", advice)
     elif not enclaves.is_dir():
@@ -174,7 +174,7 @@ def _profiles(environment: Environment) -> Iterator[Finding]:
         except ElementTree.ParseError as error:
             problem = f"is not valid XML ({error})"
         if problem:
-            advice = "Fast DDS would use other settings; name a valid file, or unset the variable"
+            advice = "otherwise Fast DDS uses other settings; specify a valid file, or unset the variable"
             yield Finding(name, f"{value!r}: {problem}", advice)
 
 

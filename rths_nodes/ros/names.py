@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Table of all topics (name, type, QoS, publishers, subscribers), and endpoints of each node with their partners.
 
-Endpoints of nodes, recordings and documentation use the table. This module does not import rclpy.
+Nodes, recordings and documentation use this table. This module does not import rclpy.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
     "recorder",
 )
 AXIS = "axis"
-"""Name of the node of one axis. Its namespace ends with the axis name."""
+"""Name of every axis node. The namespace of an axis node ends with the name of its axis."""
 CONSOLE = "console"
-"""Node of ``rths run`` if other processes run the test. This node receives results and may request a trip."""
+"""Node of ``rths run`` that receives the results, and may request a trip, if other processes run the test."""
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
 """Node that stops a procedure and publishes the procedure's state. No run has this node as a peer."""
 OPERATOR_SERVICES = ("stop", "stop_by_page", "hold")
 STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
 STRANGER, PAGE = "anybody", "page"
-"""Callers of the operator's services: an unknown client, and the page."""
+"""Callers of the operator node's services: an unknown client, and the page."""
 MOTION = "motion "
-"""Prefix of the run name for the curves of a procedure's motion."""
+"""Prefix of the field ``run`` in curves that show a motion of a procedure."""
 RIG = "rig"
 """Executable that runs several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)
@@ -46,7 +46,7 @@ FORMER_TRIP = "emergency_stop"
 
 @dataclass(frozen=True)
 class Topic:
-    """One row of the table. ``name`` is absolute, or relative to the namespace of the rig or axis."""
+    """Row of the topic table. ``name`` is absolute, or relative to the namespace of the rig or axis."""
 
     name: str
     message: str
@@ -61,7 +61,7 @@ class Topic:
     """True for messages that nodes publish even before they know the run."""
     recorded: bool = True
     apart: bool = False
-    """True for messages that only nodes on different machines exchange."""
+    """True for topics that are used only between nodes on different machines."""
     best_effort: bool = False
     section: str = ""
     """Section of a scenario that requires this topic, or empty if always required."""
@@ -87,7 +87,7 @@ class Topic:
 
 
 def _stream(name: str, message: str, publisher: str, *subscribers: str) -> Topic:
-    # an external recording lost 0.1-6 % of the messages with depth 1
+    # with a queue depth of 1, an external recording lost 0.1-6 % of the messages
     return Topic(name, message, (publisher,), subscribers, depth=2000, stream=True)
 
 
@@ -116,12 +116,12 @@ TOPICS: dict[str, Topic] = {
         Topic(FORMER_TRIP, "Empty", (), (ACTUATOR,), recorded=False, package="std_msgs"),
         Topic("summary", "Summary", ROLES, (RECORDER, CONSOLE), latched=True),
         Topic("progress", "Progress", (MONITOR, RECORDER), (ACTUATOR, CONSOLE), recorded=False),
-        # Clock offsets of several machines, before and after a test.
+        # For measuring the clock offsets between machines, before and after a test.
         Topic("clock_question", "ClockProbe", (ACTUATOR,), _LED, recorded=False, apart=True),
         Topic("clock_answer", "ClockProbe", _LED, (ACTUATOR,), recorded=False, apart=True),
         # For plotting and robot tools, at the rate of sync_status: measured, target and commanded states.
         *(Topic(name, "JointState", (MONITOR,), (), recorded=False, package="sensor_msgs") for name in JOINTS),
-        # For other subscribers: curves in columns of 10 ms, and their names.
+        # For displays: curves in columns of 10 ms, and the names of the curves.
         Topic("live", "Live", (MONITOR,), (), depth=20, recorded=False, best_effort=True),
         Topic("live_curves", "LiveCurves", (MONITOR,), (), latched=True, recorded=False),
     )

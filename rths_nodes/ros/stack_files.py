@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of other ROS 2 programs for a rig: ros2 bag, diagnostic_aggregator, SROS 2, a URDF model and RViz.
+"""Files that other ROS 2 programs need for a rig: ros2 bag, diagnostic_aggregator, SROS 2, URDF and RViz.
 
 The files are generated from the table of topics and the scenario, for one namespace and without rclpy.
 ``config/stack`` contains the files for the default namespace.
@@ -48,7 +48,7 @@ def of_rig(namespace: str, axes: Sequence[str] = ()) -> dict[str, str]:
 
 
 def rosbag2_qos(namespace: str, best_effort: bool = False) -> str:
-    """Return the QoS of each topic for ``ros2 bag record`` as YAML: KEEP_ALL, not KEEP_LAST with depth 10."""
+    """Return YAML text with the QoS of each topic for ``ros2 bag record``, which by default keeps 10 messages."""
     rows = [*names.TOPICS.values(), *names.OPERATOR_TOPICS.values()]
     overrides = {_under(namespace, row.name): _listening(row, best_effort) for row in rows if row.publishers}
     overrides[names.DIAGNOSTICS.name] = _listening(names.DIAGNOSTICS, best_effort)
@@ -67,7 +67,7 @@ def _listening(row: names.Topic, best_effort: bool) -> dict[str, str]:
 
 
 def diagnostics(namespace: str) -> str:
-    """Return YAML text with the parameters of ``aggregator_node``, for a tree of loop, observers and axes."""
+    """Return YAML text with the parameters of ``aggregator_node``, which groups loop, observers and axes."""
     rig = namespace.strip("/")
     branches: dict[str, object] = {
         "loop": _branch("Loop", rig, names.LOOP),

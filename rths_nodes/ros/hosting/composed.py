@@ -90,9 +90,9 @@ def run(
     separate: Sequence[str] = (),
     port: Port | None = None,
 ) -> Result:
-    """Run the nodes until the test ends. Roles in ``separate`` have their own processes.
+    """Run the nodes until the test ends, and return its result. Roles in ``separate`` run in their own processes.
 
-    Raises ConfigError if a node cannot be configured.
+    The test stops once ``interrupted()`` is true. Raises ConfigError if a node cannot be configured.
     """
     beside = [description for description in descriptions if description.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
@@ -226,7 +226,7 @@ class ComposedTest:
             self.add(names.AXIS, open_writer, context, cli_args=in_namespace(f"{self.rig.location.rig}/{axis}"))
 
     def main(self, context: Context) -> int:
-        """Run the nodes of this process, and return its exit code."""
+        """Run the nodes, and return the exit code of this process."""
         for node in self.nodes:
             start_if_wanted(node)
             if node.phase.gone:
@@ -261,7 +261,7 @@ class ComposedTest:
 TOLD_S = 5.0
 """Time from the Summary of a hanging actuator node until its termination, s."""
 TURN_S = 30.0
-"""Time from the end of the test until a hanging node is terminated, s. It suffices for a slow disk."""
+"""Time from the end of the test until a hanging node is terminated, s; enough for a slow disk."""
 FLUSHED_S = 10.0
 """Timeout for a node to deliver its last messages, or to detect that its peers have left, s."""
 
@@ -344,7 +344,7 @@ class HostedNode:
         self.nodes.append(make_node(role, open_writer, context, own_process=True, **called))
 
     def main(self, context: Context) -> int:
-        """Run the node. Return 0 if launch gets a report, else the exit code of the test or of the node."""
+        """Run the node. Return 0 after a report to launch, otherwise the exit code of the test or of the node."""
         (node,) = self.nodes
         with self._leaving:
             self._leaving.callback(self._guard.disarm)
@@ -391,7 +391,7 @@ def _report(
     left = report_to_launch(LastWords(code, problem, *outcome))
     code = ExitCode.FINISHED if left else code
     guard = ExitGuard()
-    guard.arm(FLUSHED_S, code)  # the report is written, so that nothing is lost if the middleware hangs
+    guard.arm(FLUSHED_S, code)  # the report is written, so nothing is lost if the middleware hangs
     try:
         for node in nodes:
             node.flush()

@@ -87,14 +87,14 @@ def slack_user(node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> Callable[[Pacer, 
 
 
 SERVE_EVERY_NS = 50_000_000
-"""Period of rounds, ns. A round serves the handshakes of all nodes and at most one request that changes a node."""
+"""Period of rounds, ns. A round polls all handshakes, and serves at most one request that changes a node."""
 SERVE_SLACK_NS = 60_000
 SERVE_LATEST_NS = 500_000_000
-"""Delay after which a round begins or continues even without slack, ns."""
+"""Delay after which a round of the service desk begins or continues even without slack, ns."""
 
 
 class ServiceDesk:
-    """Serves the handshakes of ``nodes`` in rounds, calls ``idle`` in each round, and executes ``calls``."""
+    """Polls the handshakes of ``nodes`` in rounds, calls ``idle`` in each round, and executes ``calls``."""
 
     def __init__(
         self, nodes: Sequence[RthsNode], idle: Callable[[], None] | None = None, clock: Clock = SYSTEM_CLOCK
@@ -178,12 +178,12 @@ this time."""
 OBSERVER_SLEEP_S = 0.01
 YIELDS = 6
 """Number of consecutive yields to the middleware thread that delivers messages by topic. Sockets need only one
-yield. Two nodes would keep yielding to each other with more yields."""
+yield: with more, two nodes would keep yielding to each other."""
 POLLS = 4
 """Number of polls of the inboxes before a sleep, because a wake-up costs 100 us."""
 AWAKE_NS = 300_000_000
 """Time without sleep after which a process sleeps instead of yielding, ns. The kernel does not count yielding as
-rest (``realtime.STARVING_S``)."""
+sleep (``realtime.STARVING_S``)."""
 SLEPT_NS = 50_000
 """Shortest wait that counts as sleep, ns. A shorter wait shows that a message was pending."""
 PATIENT_TURNS = 16

@@ -54,7 +54,7 @@ class ExitGuard:
 
 
 def leave(code: int, closing: Callable[[], object] = lambda: None) -> NoReturn:
-    """Call ``closing`` and exit handlers, and exit with ``code`` within ``LEAVING_S`` even if a call hangs."""
+    """Call ``closing`` and the exit handlers. Exit with ``code`` within ``LEAVING_S`` even if a call hangs."""
     ignore_stop_signals()
     ExitGuard().arm(LEAVING_S, code)
     for last in (closing, atexit._run_exitfuncs, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):

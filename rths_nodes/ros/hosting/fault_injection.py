@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a node: lost messages, wrong sensors, slow answers, suspension and death.
+"""Faults of a node: lost messages, wrong sensor values, slow answers, suspension and death.
 
 Faults of streams act in the inboxes of loop nodes. Monitor and recorder receive the original messages. The faults
 ``kill``, ``freeze`` and ``disk_full`` at sample k act when the node receives Measurement k. In the actuator node
@@ -32,7 +32,7 @@ from rths_nodes.ros.transport.topics import Interposer, Send
 
 
 def interpose(node: RthsNode) -> Interposer:
-    """Insert the faults of ``node``. Raises ConfigError for impossible faults."""
+    """Return the layer that inserts the faults of ``node``. Raises ConfigError for impossible faults."""
     settings = node.settings
     faults = [kinds.parse(text) for text in settings.faults]
     host = "processes" if node.own_process else "composed"
@@ -81,7 +81,7 @@ class _Faults(Interposer):
         return faulty
 
     def _faulty(self, inbox: Inbox, stream: FaultyStream[bytes], sent_at: Callable[[int], int]) -> SimpleNamespace:
-        """Add the faults of ``stream``. ``sent_at(number)`` is the sample at which message ``number`` is sent."""
+        """Return ``inbox`` with the faults of ``stream``. ``sent_at`` maps message number to sample of sending."""
         newest, arrived = 0, deque[bytes]()
 
         def take() -> bytes | None:
@@ -101,7 +101,7 @@ class _Faults(Interposer):
         return SimpleNamespace(take=take, waited=lambda: 0)  # delays are not measured
 
     def _struck_inbox(self, inbox: Inbox | SimpleNamespace) -> SimpleNamespace:
-        """Return an inbox that applies due faults at Measurements. It is empty while the node must not work."""
+        """Return an inbox that applies faults at their Measurements. It is empty while the node must not work."""
         held: bytes | None = None
 
         def take() -> bytes | None:
@@ -164,7 +164,7 @@ class _Faults(Interposer):
             os.kill(os.getpid(), signal.SIGKILL)
         self._dead = True
         self._node.phase.end(
-            ExitCode.FAILED, f"the {self._node.location.peer} node died (killed on purpose)", silent=True
+            ExitCode.FAILED, f"the {self._node.location.peer} node died (killed by fault injection)", silent=True
         )
 
     def _stand_still(self, seconds: float) -> None:
@@ -199,7 +199,7 @@ def _poisoner(stream: str, codec: Codec) -> Callable[[bytes, float, str], bytes]
 
 
 def _freezer(seconds: float) -> Callable[[], None]:
-    """Return a function that suspends this process for ``seconds``, by a shell that already runs."""
+    """Return a function that suspends this process for ``seconds``, through a shell that is already running."""
     pid = os.getpid()
     script = f"read -r line || exit; kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}; echo"
     shell = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)

@@ -111,7 +111,7 @@ def description(
 
 
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
-    """Refuse an unknown argument if the command line names this file. An including file has other arguments."""
+    """Refuse unknown arguments if the command line names this file. A file that includes it may have others."""
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the wrapper declares no arguments
     named = any(
@@ -142,10 +142,10 @@ def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
 
 
 class LaunchedTest:
-    """Makes the launch actions for the nodes of a test, with one run id, and monitors the nodes until they exit.
+    """Creates the launch actions for the nodes of a test, with one run id, and monitors the nodes until they exit.
 
-    Launch terminates all processes if a process exits with an error. Foreign recorders, which are not in
-    ``_peers``, are stopped after the last node. Raises ConfigError if the test cannot run as configured.
+    Launch terminates all processes if a process exits with an error. Recorders of other programs, which are not
+    in ``_peers``, are stopped after the last node. Raises ConfigError if the test cannot run as configured.
     """
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
@@ -174,7 +174,7 @@ class LaunchedTest:
             raise ConfigError(f"rviz = true: needs {', '.join(missing)}. Run sudo apt install {debian}")
         self._params_files = _params_files(configured["params_file"])
         self._scenario = scenario
-        # Launch leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
+        # Otherwise launch leaves orphans on SIGTERM. With a launch-prefix, launch is not the parent of a node.
         direct = not configured.get("launch-prefix")
         self._environment = {node_processes.PARENT: str(os.getpid())} if direct else {}
         recording = "" if self.options.recorder == "none" or not self._records else str(self.directory)
@@ -364,7 +364,7 @@ class LaunchedTest:
         if code == ExitCode.FINISHED and ExitCode.NOT_VALID in tests:  # third-party nodes count no late samples
             code = ExitCode.NOT_VALID
         causes = (left.problem for left in self._left.values() if of_nodes([left.exit_code], State.IDLE) == code)
-        why = next(filter(None, causes), "" if tests else "there was none")
+        why = next(filter(None, causes), "" if tests else "it did not begin")
         return code, tests.get(code) or ": ".join(filter(None, (code.ending, why)))
 
     @property
@@ -422,7 +422,7 @@ def _value(option: offered.Option, text: str) -> Any:
 
 
 def _check_page_port(text: str) -> None:
-    """Raise ConfigError if no page can be served at port ``text``. Otherwise the test would have no page."""
+    """Raise ConfigError if the page cannot be served at port ``text``. Otherwise the test would run without it."""
     if not text.isdecimal():
         raise ConfigError(f"page_port = {text!r}: must be a whole number from 0 to {LARGEST_PORT}")
     check_port(int(text), "page_port")
@@ -438,7 +438,7 @@ def check_rosbag2(directory: Path) -> None:
     missing += [] if has_resource("packages", MCAP) else [MCAP]
     if missing:
         raise ConfigError(
-            f"record = rosbag2: needs {', '.join(missing)}. Install every missing package, or use record:=own"
+            f"record = rosbag2: needs {', '.join(missing)}. Install these packages, or use record:=own"
         )
     if directory.exists():
         raise ConfigError(f"directory = {directory}: already exists, but rosbag2 needs a new directory")

@@ -248,7 +248,7 @@ class StopClient(ThreadedNode):
         return any(client.service_is_ready() for client in self._clients.values())
 
     async def stop(self, kind: str) -> str:
-        """Stop a run by ``kind`` (of ``STOPS``) and every motion of a procedure. Return the first confirmation.
+        """Stop a run (``kind``: one of ``STOPS``) and any motion of a procedure. Return the first confirmation.
 
         Raises ConfigError if there is no executive and no node confirms within ``STOP_S``. The rig may then still
         move.

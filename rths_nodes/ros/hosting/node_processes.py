@@ -103,7 +103,7 @@ STOPPED_S = 2.0
 PARENT = "RTHS_PARENT"
 """Environment variable with the pid of the runner. A node exits when the runner exits."""
 TELLS = "RTHS_RUNNER_TELLS"
-"""Environment variable with a file descriptor, to which a node writes the reason for its end, because an
+"""Environment variable with the file descriptor to which a node writes the reason for its exit, because an
 unconfigured node has no topics."""
 
 
@@ -167,7 +167,7 @@ class Process:
 
     @property
     def handles_signals(self) -> bool:
-        """False while Python starts in the process, which a signal would then end without a report."""
+        """False while Python starts in the process. A signal would then end the process without a report."""
         with suppress(OSError):
             caught = Path(f"/proc/{self.popen.pid}/status").read_text(encoding="utf-8").partition("SigCgt:")[2]
             return bool(int(caught.split()[0], 16) & 1 << signal.SIGTERM - 1)
@@ -181,7 +181,7 @@ class Process:
         self._next_look = now + LOOK_S
         with suppress(OSError):
             state, turns = self._main_thread()
-            turns.append(str(ended and state == "T"))  # ``STOPPED_S`` begins when the suspension is seen
+            turns.append(str(ended and state == "T"))  # STOPPED_S begins when the suspension is detected
             if turns != self._turns or state == "D":  # D: the process waits for a disk
                 self._turns, self._ran_at = turns, now
             elif now - self._ran_at > (STOPPED_S if ended and state == "T" else HANGS_S):

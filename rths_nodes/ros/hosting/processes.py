@@ -197,7 +197,7 @@ def run(
     interrupted: Callable[[], bool] | None = None,
     starting: Callable[[str], None] | None = None,
 ) -> Result:
-    """Run the nodes as processes to the end of the test. Raises ConfigError if nodes or ROS 2 do not start."""
+    """Run the nodes as processes, and return the result. Raises ConfigError if nodes or ROS 2 do not start."""
     with Processes(descriptions) as processes, ros_context() as context:
         console = Console(context, descriptions)
         result, requested = console.result, False

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuator nodes: the node of the rig, and a node for each axis, commanded by the node of the rig.
 
-The node of the rig drives the port, sets the ticks, and publishes Measurements and the state of the test. The
+The node of the rig drives the port, generates the ticks, and publishes Measurements and the state of the test. The
 namespace of an axis node ends with the axis name (``rths/story_1``). An axis node answers each Command of the node
 of the rig, and stops its axis if no Commands arrive.
 """
@@ -41,7 +41,7 @@ from rths_nodes.ros.transport.topics import NodeTopics
 MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
 GONE_NS = 20_000_000
-"""Time without a Measurement after which the node checks that the axis node is alive, ns."""
+"""Time without a Measurement after which the node checks whether the axis node is alive, ns."""
 LOST_NS = 250_000_000
 """Time without a Measurement after which an axis is considered lost if a stop is requested, ns."""
 
@@ -94,7 +94,7 @@ class TopicLinks:
 
 
 def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
-    """Return the port of all axis nodes. Raises ConfigError if an axis has no node, or must share a node."""
+    """Return a port that drives axis nodes. Raises ConfigError if an axis has no node, or must share a node."""
     if set(axes) != set(scenario.axes):
         axis_nodes = ", ".join(map(axis_node, scenario.axes))
         raise ConfigError(f"peers: has axis nodes of {', '.join(axes)}, but must have all or none of {axis_nodes}")
@@ -226,7 +226,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def slack(self) -> int | None:
-        """Time until the next tick, ns, or None in lockstep, without motion, or if the node waits for messages."""
+        """Time until the next tick, ns, or None in lockstep, at rest, or while the node waits for messages."""
         if self.pacer is None or not self.running:
             return None
         if self._follows:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base class of all nodes: lifecycle, polling, and handling of unexpected errors.
 
-A node connects a stage (``loop/stages``) to topics. It polls messages of loop and handshake as bytes.
+A node connects a stage (``loop/stages``) to topics. It polls the messages of the loop and the handshake as bytes.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.topics.close()
         self.deferred.clear()
         self.diagnostics = None
-        self.outside.close()  # the recording needs the state of the test
+        self.outside.close()  # before clean_up(), because the recording needs the state of the test
         self.phase.clean_up()
         return TransitionCallbackReturn.SUCCESS
 

@@ -210,8 +210,8 @@ Act = Callable[[str], None]
 class TickGate:
     """Holds the Command of the next tick, and decides when that tick may run, with or without the Command.
 
-    ``observers`` watches monitor and recorder. ``stops`` contains stop requests from services. ``receive_stops()``
-    polls for other stop requests. The rig trips if no Command arrives for ``patience`` ns.
+    ``observers`` supervises monitor and recorder. ``stops`` contains stop requests from services, and
+    ``receive_stops()`` polls for others. The rig trips if no Command arrives for ``patience`` ns.
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class TickGate:
 
     @property
     def deadline(self) -> int | None:
-        """Deadline of a missing Command, monotonic ns, or None in lockstep, at sample 0, or without one."""
+        """Deadline of a missing Command, monotonic ns, or None in lockstep, at sample 0, or if none is missing."""
         if self.command is not None or not self._rig.sample:
             return None
         return self._times.deadline

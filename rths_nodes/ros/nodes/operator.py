@@ -170,7 +170,7 @@ class OperatorNode(ThreadedNode):
         while time.monotonic() < end:
             if self._node.get_node_names_and_namespaces().count(mine) > 1:
                 raise ConfigError(
-                    f"{self._node.get_fully_qualified_name()}: already runs. A namespace can have only one "
+                    f"{self._node.get_fully_qualified_name()}: is already running. A namespace can have only one "
                     "operator node"
                 )
             time.sleep(LOOK_S)
@@ -205,7 +205,7 @@ class OperatorNode(ThreadedNode):
         try:
             self._publish_measurement(measured)
         except Exception as error:
-            # do not stop the rig here: the watcher stops its pulse
+            # do not stop the rig here: the watcher does so, by ending its pulse
             self._end_pulse()
             self._node.get_logger().error(f"the watcher receives no more data ({type(error).__name__}: {error})")
 

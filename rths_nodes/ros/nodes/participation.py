@@ -419,7 +419,7 @@ class ClockQuestions:
             if answer["number"] == self._asked and peer in self._silent:
                 self._silent.discard(peer)
                 round_trip = (self._elapsed() - waited - self._asked_at) / SECOND - answer["held"]
-                if round_trip > 0.0:  # else a clock was set while a message waited
+                if round_trip > 0.0:  # otherwise a clock was set while a message waited
                     exchanges[peer].append(Exchange(answer["ahead"], round_trip))
 
     @property

@@ -67,7 +67,7 @@ class FurtherTopics:
         self._waiting = list(topics)
         self._subscriptions: dict[str, Subscription] = {}
         self._unmatched = Counter[str]()
-        """Number of successive looks at which a topic had publishers that its subscription does not match."""
+        """Number of consecutive checks in which a topic had publishers that its subscription does not match."""
         self._group = ByHand()
         self._next_look = 0
 
@@ -297,7 +297,7 @@ class RecorderNode(RthsNode):
         self._record_rare()
         if not (self._complete() or self._waited_enough()):
             return
-        self.handshake.receive_state()  # possibly outdated: a test that was reported as finished can still trip
+        self.handshake.receive_state()  # the state may be outdated: a finished test can still trip
         assert self.writer is not None
         self.writer.flush()
         numbers = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}

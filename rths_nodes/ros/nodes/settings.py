@@ -40,7 +40,7 @@ RANGES: dict[str, tuple[str, Any, Any, float]] = {
     "number": ("floating_point_range", FloatingPointRange, float, math.inf),
     "integer": ("integer_range", IntegerRange, int, 2**63 - 1),
 }
-"""Field of the descriptor, its types, and the value that replaces a missing bound, by kind of parameter."""
+"""Field of the descriptor, message type, number type, and substitute for a missing bound, by kind of value."""
 FOREIGN = (endpoints.PREFIX, "use_sim_time", "start_type_description_service")
 
 
@@ -139,7 +139,7 @@ def _as_parameter(default: object) -> Any:
 
 
 class NodeSettings:
-    """ROS parameters of ``node``, read-only while ``frozen()``. ``built`` is used if ``scenario`` is its name."""
+    """ROS parameters of ``node``, read-only while ``frozen()``. ``built`` replaces a file of its name."""
 
     def __init__(
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None
@@ -320,7 +320,7 @@ class NodeSettings:
         try:
             self._check_options()
             declared_rows = list(rows(self._loaded(self._values), self.owned))
-        except Exception:  # configuring raises and reports this error again
+        except Exception:  # the configuration raises and reports this error again
             declared_rows = []
         for row in declared_rows:
             declare(self._node, *row)

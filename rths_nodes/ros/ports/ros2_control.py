@@ -104,7 +104,7 @@ def joint_sample(joints: Sequence[str], counter: str, message: JointState) -> Jo
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return the joint states per ``dt`` (s), from ``stamps`` (s). Raises ConfigError for a fractional number."""
+    """Return the number of states per ``dt`` (s), from their ``stamps`` (s). Raises ConfigError if fractional."""
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
         raise ConfigError("the stamps of the joint states do not increase, but must be the times of the states")

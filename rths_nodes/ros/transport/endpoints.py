@@ -73,8 +73,8 @@ class PublisherGuard:
 
     ``known`` contains the gids of the peers' publishers. An open guard looks up the node of an unknown gid in the
     graph. It keeps the last message of this publisher if the graph has no such node yet. In distributions without
-    gids, only the bytes show whether a message belongs to this run. ``early`` admits messages from a node without
-    a run before the test.
+    gids, only the bytes show whether a message belongs to this run. ``early`` admits, before the test, messages
+    from nodes that do not know the run.
     """
 
     def __init__(
@@ -295,7 +295,7 @@ FOREIGN_A_TURN = 128
 class Inbox:
     """Polled subscription of the node ``owner`` that returns only messages accepted by the ``guard``.
 
-    A neighbour passes messages directly if ``by_hand`` is true. Otherwise messages come by ``line``, if any.
+    A neighbour passes messages directly if ``by_hand`` is true. Otherwise messages arrive on ``line``, if any.
     Middleware copies of such messages are dropped.
     """
 
