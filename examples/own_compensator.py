@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare an adaptive compensator with three shipped ones, on four structures with 51 plants each."""
+"""Compare an adaptive compensator with three others, on four structures with 51 plants each."""
 
 from typing import Any
 

@@ -44,7 +44,7 @@ UNITS = {
 
 
 class Variable(NamedTuple):
-    """Variable of the model. Its index in the list is its value reference. Local ones are not described."""
+    """Variable of the model. Its index in the list is its value reference. Local variables are not described."""
 
     name: str
     causality: str

@@ -129,8 +129,8 @@ static int receive_all(connection *c, uint8_t *data, size_t size) {
   return RTHS_CLIENT_OK;
 }
 
-/* Return 1 if the socket is connected to itself, which happens if the kernel assigns the requested port, at which no server
- * listens, to this socket. */
+/* Return 1 if the socket is connected to itself. If no server listens at the requested port, the kernel may assign this
+ * port to the socket. */
 static int with_itself(int line) {
   struct sockaddr_storage here, there;
   socklen_t size = sizeof here, peer_size = sizeof there;
@@ -162,7 +162,7 @@ static int attempt(const struct addrinfo *server, double until) {
   return result;
 }
 
-/* Retry to connect. Return the socket, or an error. */
+/* Connect, with retries until the timeout. Return the socket, or an error. */
 static int connected(const char *address, int port, double within) {
   const double until = now() + within;
   struct addrinfo hints, *server = NULL;

@@ -20,7 +20,7 @@ ENDED = ("FINISHED", "HELD", "TRIPPED")
 
 
 def situation(address: str) -> dict[str, Any]:
-    """Return the state of the page: run, curves, events."""
+    """Return the situation that the page shows: run, curves, events."""
     with urllib.request.urlopen(f"{address}/situation", timeout=5.0) as response:
         content: dict[str, Any] = json.load(response)
     return content

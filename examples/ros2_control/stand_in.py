@@ -65,7 +65,7 @@ class StandIn:
         return self.began_ns + round(self.cycles * 1e9 / self.options.rate)
 
     def update(self) -> None:
-        """Read the hardware, publish its state, then take the newest command."""
+        """Read the hardware, publish its state, then apply the newest command."""
         options, faulty = self.options, self.kind and self.states >= self.first
         if self.count and self.states >= self.first + self.count:
             faulty = False
@@ -104,7 +104,7 @@ class StandIn:
 
 
 def misbehaviour(text: str) -> tuple[str, int, int]:
-    """Parse ``nan@20:1`` into kind, first state and count; the count 0 means until the end."""
+    """Parse text such as ``nan@20:1`` into kind, first state and number of states (0: until the end)."""
     kind, _, states = text.partition("@")
     if kind and kind not in KINDS:
         sys.exit(f"--misbehave {kind}: must be one of {', '.join(KINDS)}")

@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 def agrees(question: str) -> bool:
-    """Ask the person a question with the default no."""
+    """Ask the person a question. Return True for yes; the default is no."""
     return typed(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
@@ -109,7 +109,7 @@ class Guide:
 
 
 def main() -> int:
-    """Return the exit code: 0 if the last rung has finished."""
+    """Run the test. Return the exit code, which is 0 if the last rung has finished."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("namespace", nargs="?", default="rths")
     options = parser.parse_args()
