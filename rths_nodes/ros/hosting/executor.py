@@ -173,8 +173,8 @@ IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
 """Polling interval, s, if the nodes of a process pass messages directly or wait for both sockets and topics."""
 FOLLOWING_SLEEP_S = 0.002
-"""Sleep of nodes that follow the executive in real time, s. Several rows of the executive's ring are ready after
-this time."""
+"""Sleep time of nodes that follow the executive in real time, s. After this time, several rows of the executive's
+ring are ready."""
 OBSERVER_SLEEP_S = 0.01
 YIELDS = 6
 """Number of consecutive yields to the middleware thread that delivers messages by topic. Sockets need only one

@@ -71,7 +71,7 @@ class RigListener(ThreadedNode):
 
     def _join(self) -> None:
         self._leave()
-        # the middleware delivers latched messages again
+        # the new subscriptions receive the latched messages again
         self._of_run = [
             self._listen(names.TOPICS[names.TEST_STATE], self._test_state),
             self._listen(names.TOPICS["node_status"], self._node_status),

@@ -94,14 +94,14 @@ QUIET_S = 0.05
 """Pause before endpoints and participant are removed, s. A peer that is acknowledging a message could otherwise
 hang (``exit_guard.py``)."""
 LONGEST_REPORT = 4000
-"""Largest final report, bytes."""
+"""Maximum length of a final report, bytes."""
 LOOK_S = 0.05
 HANGS_S = 20.0
 """Time without CPU after which a node counts as hung, s. A healthy node wakes every 20 ms, computes, or writes."""
 STOPPED_S = 2.0
 """Longest wait after the test for a node that a signal has suspended, s."""
 PARENT = "RTHS_PARENT"
-"""Environment variable with the pid of the runner. A node exits when the runner exits."""
+"""Environment variable with the pid of the runner or of launch. A node exits when this process exits."""
 TELLS = "RTHS_RUNNER_TELLS"
 """Environment variable with the file descriptor to which a node writes the reason for its exit, because an
 unconfigured node has no topics."""

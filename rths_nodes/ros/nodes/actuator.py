@@ -271,7 +271,7 @@ class ActuatorNode(RthsNode):
         return True
 
     def tick(self) -> None:
-        """Begin a tick (in real time when due) or continue it, and complete it once its Measurement is ready."""
+        """Begin a tick, or continue a begun tick. Complete the tick once its Measurement is ready."""
         if self._measuring:
             self.rig.port.wait(LOOK_S)
             self._complete()

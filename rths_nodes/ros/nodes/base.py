@@ -219,7 +219,7 @@ class RthsNode(FewRequests, LifecycleNode):
             return TransitionCallbackReturn.SUCCESS
         except ConfigError as error:
             self.phase.blame(ExitCode.REFUSED, str(error))
-            if not self.settings.value("autostart"):  # otherwise the parent process reports it
+            if not self.settings.value("autostart"):  # otherwise the parent process reports the problem
                 self.get_logger().error(self.phase.problem)
         except KeyboardInterrupt:
             self.phase.blame(ExitCode.HELD, "interrupted before the test began")

@@ -322,7 +322,7 @@ class TickGate:
 class StopRequests:
     """Receives stop requests to ``node``: its services ``stop`` and ``trip``, and messages on the topic ``trip``.
 
-    The loop executes ``acts``, which hold and trip the rig, through ``calls`` before a service responds.
+    ``acts`` hold and trip the rig. The loop executes them through ``calls`` before a service responds.
     ``former`` is the inbox of ``FORMER_TRIP``. ``warn`` is called if a client uses this name.
     """
 

@@ -139,7 +139,7 @@ def _as_parameter(default: object) -> Any:
 
 
 class NodeSettings:
-    """ROS parameters of ``node``, read-only while ``frozen()``. ``built`` replaces a file of its name."""
+    """ROS parameters of ``node``, read-only while ``frozen()``. The parameter ``scenario`` may name ``built``."""
 
     def __init__(
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None

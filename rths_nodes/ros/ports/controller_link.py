@@ -38,7 +38,7 @@ KEPT = 1000
 class ControllerLink(middleware.ThreadedNode):
     """Exchanges commands and joint states with a controller until :meth:`close`.
 
-    ``params`` are the parameters of the port, ``controller`` is the full name of the controller's node. ``joints``
+    ``params`` are the parameters of the port. ``controller`` is the full name of the controller's node. ``joints``
     are in the order of the axes, with the counter last. Raises ConfigError for an unsuitable controller.
     """
 

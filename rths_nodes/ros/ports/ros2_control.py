@@ -316,7 +316,7 @@ class Ros2ControlPort(OfPort, Readback):
         self._stream: SampleStream | None = None
         self._state: JointSample | None = None
         self._position = np.full(len(self._axes), np.nan)
-        """Last displacement, in the units of the joints; from ``open`` before the first sample."""
+        """Last measured displacement, in the units of the joints. ``open`` sets the first value."""
         self._seen = False
         self._command: Array | None = None
         self._needed: Counter[int] = Counter()

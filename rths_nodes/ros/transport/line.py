@@ -222,9 +222,9 @@ class SocketWriter:
     def look(self) -> bool:
         """Send queued messages. Return False if the receiver has closed the line."""
         self.send_kept()
-        if self.open and not self.spoken:  # an accepted line is known to be closed only after a failed send
+        if self.open and not self.spoken:  # before the first message, no failed send shows that the line is closed
             try:
-                gone = not self.socket.recv(1)  # a receiver that has accepted sends nothing
+                gone = not self.socket.recv(1)  # after it has accepted, a receiver sends nothing
             except BlockingIOError:
                 gone = False
             except OSError:

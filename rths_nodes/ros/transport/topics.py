@@ -202,7 +202,7 @@ class NodeTopics:
         return {key: outlet.sent for key, outlet in self._streams.items()}
 
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
-        """Pass streams directly to inboxes of this process. Others wait for ``publish_held`` if ``holds``."""
+        """Pass streams directly within this process. Copies for others wait for ``publish_held`` if ``holds``."""
         me = self._node.get_fully_qualified_name()
         inboxes = [inbox for other in neighbours_topics for inbox in other.opened.values()]
         for outlet in self._streams.values():

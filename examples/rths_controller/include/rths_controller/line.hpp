@@ -21,7 +21,7 @@ public:
   // Receive a datagram. Return its size in bytes, or -1 if none is queued or the network reports an error.
   std::ptrdiff_t receive(std::uint8_t * data, std::size_t capacity, std::uint64_t & sender) noexcept;
 
-  // Send a datagram, unless its size is 0. Errors are ignored, as a datagram that is lost on the network.
+  // Send a datagram, unless its size is 0. Errors are ignored, like the loss of a datagram on the network.
   void send(const std::uint8_t * data, std::size_t size, std::uint64_t receiver) noexcept;
 
 private:
