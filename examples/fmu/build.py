@@ -178,7 +178,10 @@ def main() -> None:
     options = parser.parse_args()
     name, out = options.model, options.out or Path(f"{options.model}.fmu")
     variables = frame(options.stories) if name == "frame" else OTHERS[name]
-    print(build(HERE / f"{name}.c", variables, out, options.version, [f"-DSTORIES={options.stories}"]))
+    try:
+        print(build(HERE / f"{name}.c", variables, out, options.version, [f"-DSTORIES={options.stories}"]))
+    except (OSError, subprocess.CalledProcessError) as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
 
 
 if __name__ == "__main__":

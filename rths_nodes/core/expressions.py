@@ -20,6 +20,8 @@ from itertools import accumulate
 from keyword import iskeyword
 from typing import Any, NamedTuple
 
+from rths_nodes.core.errors import counted
+
 LENGTHS = {"m": 1.0, "mm": 1e-3, "cm": 1e-2, "um": 1e-6, "in": 0.0254, "ft": 0.3048}
 FORCES = {"N": 1.0, "kN": 1e3, "MN": 1e6, "lbf": 4.4482216152605, "kip": 4448.2216152605}
 VELOCITIES = {f"{name}/s": factor for name, factor in LENGTHS.items()}
@@ -209,7 +211,8 @@ class Expression:
             raise ValueError(f"{source!r}: unknown function; known: {', '.join(FUNCTIONS)}, {CONSTANT}")
         _, least, most = FUNCTIONS[name]
         if node.keywords or not least <= len(node.args) <= most:
-            raise ValueError(f"{source!r}: {name} takes {least} to {most} numbers")
+            count = counted(least, "number") if least == most else f"{least} to {most} numbers"
+            raise ValueError(f"{source!r}: {name} takes {count}")
         units, made = zip(*(self._read(argument) for argument in node.args), strict=True)
         for unit in units[1:]:
             _alike(source, units[0], unit)
