@@ -66,7 +66,7 @@ _FOREVER = {"sec": 9223372036, "nsec": 854775807}
 METADATA_VERSION = 9
 METADATA, BAG = "metadata.yaml", "rosbag2_bagfile_information"
 _CHUNK_SIZE = 1 << 17
-"""Size of a chunk, bytes: 0.1 s at 1024 Hz. A damaged byte makes its chunk unreadable."""
+"""Chunk size, bytes: about 0.1 s of data at 1024 Hz. A damaged byte makes the whole chunk unreadable."""
 _PART, _DAMAGED = ".part", ".damaged"
 _TORN = 1 << 16
 """Largest number of bytes that an interrupted write can leave after the last complete record."""
@@ -149,7 +149,7 @@ def offered_qos(reliability: str = "reliable", durability: str = "volatile", dep
 
 @attrs.frozen
 class Topic:
-    """Describes a recorded topic: full name, type (e.g. ``rths_nodes/msg/Measurement``) and offered QoS."""
+    """Recorded topic: full name, type (e.g. ``rths_nodes/msg/Measurement``) and offered QoS."""
 
     name: str
     type: str
@@ -200,7 +200,7 @@ def _in_place(path: Path, file: FileIO) -> bool:
 
 
 class Writer:
-    """Writes a recording into ``directory``. Creates the directory. Not thread-safe.
+    """Writes a recording into ``directory``, which is created if needed. Not thread-safe.
 
     The constructor writes ``information`` about the test (scenario, run id, versions). Raises ConfigError if the
     directory contains a recording or cannot be written, or if a message type is not installed.
@@ -208,7 +208,7 @@ class Writer:
 
     def __init__(self, directory: Path | str, topics: Sequence[Topic], information: Mapping[str, str]) -> None:
         self._channels: dict[str, list[int]] = {}
-        """Number of the channel, and number of its messages, by topic."""
+        """Channel number and message count, by topic."""
         self._schemas: dict[str, int] = {}
         head = MAGIC + _records(Header(profile="ros2", library=LIBRARY))
         head += b"".join(map(self._declared, topics))
@@ -239,9 +239,9 @@ class Writer:
         return _records(*records)
 
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
-        """Append the CDR bytes of a message, stamped in ns since the epoch.
+        """Append a message, as CDR bytes. ``stamp_ns`` is in ns since the epoch.
 
-        Raises KeyError for an unknown topic, and the errors of :meth:`flush`.
+        Raises KeyError for an unknown topic, and RecordingError like :meth:`flush`.
         """
         channel = self._channels[topic]
         channel[1] += 1
@@ -256,7 +256,7 @@ class Writer:
             self.flush()
 
     def flush(self) -> None:
-        """Pass all messages to the operating system, which keeps them if this process is killed.
+        """Pass pending messages to the operating system, so that they survive if this process is killed.
 
         Raises RecordingError if the disk is full or the file was moved.
         """
@@ -278,10 +278,10 @@ class Writer:
         return self._file.fileno()
 
     def close(self, information: Mapping[str, str]) -> None:
-        """Add the last ``information`` (outcome, reason, number of samples) and index the file.
+        """Write the final ``information`` (outcome, reason, number of samples) and index the file.
 
-        Further calls do nothing. Raises RecordingError on failure. :func:`recover` can then recover the written
-        data.
+        Further calls have no effect. Raises RecordingError on failure; :func:`recover` can then recover the data
+        written so far.
         """
         if self._file.closed:
             return
@@ -296,7 +296,7 @@ class Writer:
 class Inventory:
     """Collects the contents of a file from its records.
 
-    ``counts`` has the number of messages by channel, and ``stated`` this number according to the index.
+    ``counts`` holds the number of messages read by channel, ``stated`` the number according to the index.
     """
 
     def __init__(self) -> None:
@@ -311,10 +311,10 @@ class Inventory:
         """Text of ``metadata.yaml`` in an indexed file, without its top-level key."""
 
     def add(self, opcode: int, content: bytes) -> None:
-        """Read a record. Raises ValueError if the record is damaged or belongs to an unknown channel."""
+        """Add a record. Raises ValueError if the record is damaged or belongs to an unknown channel."""
         if opcode == Opcode.MESSAGE:
             if len(content) < MESSAGE.size:
-                raise ValueError("a message has no header")
+                raise ValueError("a message is too short for its header")
             number = MESSAGE.unpack_from(content)[0]
             if number not in self.channels:
                 raise ValueError(f"a message belongs to the unknown channel {number}")
@@ -333,7 +333,7 @@ class Inventory:
         if channel.id in self.channels:
             return
         if channel.schema_id not in self.schemas:
-            raise ValueError(f"channel {channel.topic}: the type of its messages is missing")
+            raise ValueError(f"channel {channel.topic}: the definition of its message type is missing")
         self.channels[channel.id] = channel
         self.counts.setdefault(channel.id, 0)
 
@@ -443,8 +443,8 @@ class _Copy(Inventory):
 def index(path: Path, target: Path | None = None, recovering: bool = False) -> Recovered:
     """Copy the complete records of ``path`` to an indexed file: ``target`` or, by default, ``path`` itself.
 
-    The new file lists lost data if ``recovering`` is true. Memory use is constant, but the copy needs disk space.
-    Raises RecordingError if the copy fails. ``path`` is then unchanged.
+    If ``recovering`` is true, the new file describes the lost data. Memory use does not depend on the file size,
+    but the copy needs disk space. Raises RecordingError if the copy fails; ``path`` is then unchanged.
     """
     target = target or path
     part = target.with_name(target.name + _PART)
@@ -506,9 +506,9 @@ def _kept(path: Path) -> list[str]:
 
 @attrs.frozen
 class Bag:
-    """Provides the messages of a recording, and the information about the test.
+    """Recording opened for reading: its messages, and the information about the test.
 
-    ``notes`` describe the data that an unfinished journal lacks. ``size`` is the length of the valid part, bytes.
+    ``notes`` describe an unfinished journal and its lost data. ``size`` is the number of bytes to read.
     """
 
     path: Path
@@ -520,7 +520,7 @@ class Bag:
     notes: tuple[str, ...] = ()
 
     def messages(self) -> Iterator[tuple[str, bytes, int]]:
-        """Yield topic, CDR bytes and stamp (ns) of each message, in the order of writing.
+        """Yield topic, CDR bytes and stamp (ns) of each message, in the order in which they were written.
 
         Raises RecordingError for a damaged indexed file. Damaged messages of a journal are skipped.
         """
@@ -543,8 +543,8 @@ class Bag:
 def read(path: Path | str) -> Bag:
     """Open the recording at ``path``.
 
-    An unfinished journal is read without an index, and ``notes`` describe it. Raises ConfigError if the file is
-    unreadable, or if an indexed recording is damaged or its index has no message counts.
+    An unfinished journal is scanned, because it has no index. Raises ConfigError if the file is unreadable, or if
+    an indexed recording is damaged or its index has no message counts.
     """
     file = recording(path)
     inventory = Inventory()
@@ -560,7 +560,7 @@ def read(path: Path | str) -> Bag:
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read ({reason(error)})") from error
     if inventory.stated is None:
-        raise ConfigError(f"{file}: has no index; add an index with `mcap recover`")
+        raise ConfigError(f"{file}: the index has no message counts; rebuild the index with `mcap recover`")
     return _bag(file, inventory, inventory.stated, file.stat().st_size)
 
 
@@ -610,9 +610,9 @@ def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
     """Index the journal of a killed recorder. ``directory`` may also be the file of the journal.
 
     Of a complete recording, at most ``metadata.yaml`` is rewritten. Damaged parts are omitted and reported. If
-    ``out`` is a directory, the result is created there and the original is not changed. Raises ConfigError if the
-    recording is missing, in use, from another recorder or, with ``out``, complete, or if ``out`` contains a
-    recording. Raises RecordingError if writing fails.
+    ``out`` is given, the result is created in this directory and the original is not changed. Raises ConfigError
+    if the recording is missing, in use, from another recorder or, with ``out``, complete, or if ``out`` already
+    contains a recording. Raises RecordingError if writing fails.
     """
     path = recording(directory)
     if out is not None:
@@ -684,4 +684,4 @@ def _restored_metadata(path: Path, text: str) -> tuple[str, ...]:
     if not isinstance(bag, dict):
         return ()  # another recorder made this file, or it has no metadata of rosbag2
     text_files.write(file, dump({BAG: bag}).encode())
-    return (f"{file.name} was missing or damaged and has been written again",)
+    return (f"{file.name} was missing or damaged and has been rewritten",)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes the file of a commissioning, ``RIG.commissioned.yaml`` next to the rig file."""
+"""File with the result of a commissioning: ``RIG.commissioned.yaml`` next to the rig file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(result: Commissioning, path: Path) -> None:
 
 
 def keep_older(*paths: Path) -> list[Path]:
-    """Copy existing files to names with their modification time. Raises RecordingError if a copy fails."""
+    """Copy existing ``paths`` to files named by modification time. Raises RecordingError if a copy fails."""
     copies = []
     for path in filter(Path.exists, paths):
         changed = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d_%H%M%S")
@@ -68,8 +68,8 @@ def of_rig(rig: Path | str) -> Commissioning | None:
 def in_effect(scenario: Scenario, rig: str) -> tuple[Commissioning | None, str]:
     """Return the commissioning of the rig file ``rig``, and the reason why rungs that move the rig are barred.
 
-    The reason is an empty string if no rung is barred. Simulators and emulators need no commissioning. Raises
-    ConfigError for an invalid file.
+    The commissioning is None if its file is missing or not required, as for simulators and emulators. The reason
+    is empty if no rung is barred. Raises ConfigError if the file is invalid.
     """
     if not rig or Assembly(scenario).port.simulated:
         return None, ""

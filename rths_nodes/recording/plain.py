@@ -44,7 +44,7 @@ def read(cls: type[T], path: Path, version: int) -> T:
 
 
 def plain(value: object) -> Any:
-    """Convert ``value`` to mappings, lists, numbers and strings for YAML. Other types become strings."""
+    """Convert ``value`` to mappings, lists, numbers and strings for YAML. Unknown types become strings."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -67,7 +67,7 @@ def _kinds(cls: type) -> Mapping[str, object]:
 
 
 def built(cls: type[T], data: object, path: str) -> T:
-    """Build a record of ``cls``. One ConfigError reports all unknown keys, missing keys and wrong types."""
+    """Build a ``cls`` from ``data``. Raises one ConfigError for all unknown keys, missing keys and wrong types."""
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the record'} = {show(data)}: must be a section (key: value)")
     fields_by_name = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]

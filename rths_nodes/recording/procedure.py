@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """File of a procedure: ``procedure.yaml`` next to the recordings of its rungs, rewritten after every act.
 
-Numbers are in SI units, times in ISO 8601 with a UTC offset. The last line ends the YAML document (``...``). A
-truncated file lacks this line. A locked file reserves space during a procedure, so that the end can be recorded on
-a full disk.
+Numbers are in SI units, times in ISO 8601 with a UTC offset. The last line ends the YAML document (``...``) and is
+missing if the file is truncated. During a procedure, a second, locked file reserves disk space, so that the end of
+the procedure can be recorded even if the disk is full.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def write(record: ProcedureRecord, folder: Path | str) -> Path:
 
 
 class RecordFile:
-    """Writes the record file of one procedure in ``folder``. Creates the folder. Thread-safe."""
+    """Writes the record of one procedure to a file in ``folder``, which is created if needed. Thread-safe."""
 
     def __init__(self, folder: Path | str) -> None:
         self.path = Path(folder) / FILE
@@ -47,8 +47,8 @@ class RecordFile:
     def write(self, record: ProcedureRecord, last: bool = False) -> Path:
         """Write ``record`` atomically and return the path. The ``last`` write uses the reserved space.
 
-        Raises ConfigError if the first write fails, and RecordingError if a later write fails. The old file is
-        then unchanged.
+        Raises ConfigError if the first write fails, and RecordingError if a later write fails. The previous file
+        then remains unchanged.
         """
         with self._lock:
             try:
@@ -68,7 +68,7 @@ class RecordFile:
             return self.path
 
     def _keep_room(self, size: int) -> None:
-        """Reserve disk space. Errors of the first reservation are raised, later errors ignored."""
+        """Reserve disk space of ``size`` bytes. Only the first call, for ``LEAST_ROOM`` bytes, raises OSError."""
         if self._room is None:
             self._room = os.open(self.path.with_name(ROOM), os.O_RDWR | os.O_CREAT, 0o644)
             with contextlib.suppress(OSError):  # some file systems do not support locks
@@ -103,7 +103,7 @@ OfProcedure = tuple[ProcedureRecord, RungRecord | None]
 
 
 def with_rung(record: ProcedureRecord, folder: str) -> OfProcedure:
-    """Return ``record`` and its last rung, if any, with a recording in ``folder``."""
+    """Return ``record`` and its last rung with the recording ``folder``, or None instead of the rung."""
     return record, next((rung for rung in reversed(record.rungs) if folder and rung.recording == folder), None)
 
 
@@ -120,8 +120,8 @@ def of_recording(path: Path | str) -> OfProcedure | None:
 def last_moving(folder: Path | str) -> Path | None:
     """Return the recording of the last rung in ``folder`` that moved the rig.
 
-    If no rung moved the rig, return the last recording of a finished procedure, or None for an unfinished
-    procedure, because a simulation is not its result.
+    If no rung moved the rig, return the last recording of a finished procedure. The result is None for an
+    unfinished procedure, because a simulation is not its result.
     """
     folder = Path(folder)
     record = read(folder)

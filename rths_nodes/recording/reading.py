@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of a recording to a Run, without ROS and without the components of the test.
+"""Conversion of a recording to a Run, without ROS and without building the components of the test.
 
-Message layouts come from the recorded definitions.
+Message layouts follow from the message definitions in the recording.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from rths_nodes.recording.run import ELSEWHERE, Run, assembled, widths
 Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
-"""Largest numbers in the search for a layout. ``_LENGTHS``: message lengths. ``_TRIED``: messages per length."""
+"""Limits of the search for a layout: number of message lengths, and number of messages tried per length."""
 
 BATCH = 4096
 SPARSE, SILENT = 10, 100_000
-"""A history has at most ``SPARSE`` rows per message, plus ``SILENT``. Messages with higher numbers are skipped."""
+"""A history has at most ``SPARSE`` rows per message, plus ``SILENT``. Messages numbered beyond are skipped."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
-    """Read the recording at ``path``, finished or not. ``notes`` of the Run report skipped messages.
+    """Read the recording at ``path``, even if it is unfinished. ``notes`` of the Run report skipped messages.
 
     Raises ConfigError if the recording is unreadable or contains no test.
     """
@@ -73,7 +73,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 
 
 def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Columns]:
-    """Return the columns of the streams ``names`` by stream and field, in the order of the message numbers.
+    """Return the columns of the streams ``names``, by stream and field, sorted by message number.
 
     Raises ConfigError if a stream is damaged or incomplete, and RecordingError if an indexed file is damaged.
     """
@@ -95,14 +95,14 @@ def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, 
 def _why_no_test(recording: bag.Bag) -> str:
     if any(topic.of_test for topic in recording.topics.values()):
         return (
-            f"the recording has messages of {PACKAGE}, but no metadata records (scenario, run id), because a "
-            "converter dropped them. Use the original recording, or convert the original with metadata"
+            f"the recording has messages of {PACKAGE}, but no metadata records (scenario, run id). A "
+            "converter may have dropped them: use the original recording, or convert it with its metadata"
         )
     return "is not a recording of a hybrid simulation (the file contains no scenario)"
 
 
 class _Contents:
-    """Histories, names and results in the messages of a recording. Raises ValueError for unreadable messages."""
+    """Histories, names and results from the messages of a recording. Raises ValueError for unreadable messages."""
 
     def __init__(self, recording: bag.Bag) -> None:
         self._definitions = recording.definitions
@@ -159,7 +159,7 @@ class _Contents:
             if topic not in self._layouts:
                 self._layouts[topic] = layout_of(self._definitions[topic], waiting)
                 if len({layout.texts.get("run", b"") for layout in self._layouts.values()}) > 1:
-                    raise ValueError("the messages belong to another run than other messages of the recording")
+                    raise ValueError("the messages belong to another run than the messages of other topics")
             batch = self._layouts[topic].columns(waiting)
             if number not in batch or batch[number].dtype.kind != "u":
                 raise ValueError(f"the messages differ from their definition ({number} is missing)")
@@ -285,13 +285,13 @@ def _named(names: tuple[str, ...], count: int) -> tuple[str, ...]:
 def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> Scenario:
     """Return the checked scenario of a recording.
 
-    Files are first searched among the copies below ``folders``. Components and parameters that are not installed
-    here are kept as recorded, but building them raises an error with the reason. Raises ConfigError, beginning
-    with ``origin``, if the scenario is invalid.
+    Copies of input files below ``folders`` replace the original files. Components and parameters that are not
+    installed here are kept as recorded, but building them raises an error with the reason. Raises ConfigError,
+    with ``origin`` at the beginning of the message, if the scenario is invalid.
     """
     data = parse(text, origin)
     if not isinstance(data, dict):
-        raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
+        raise ConfigError(f"{origin}: must be a non-empty mapping of sections")
     replace_files(Scenario, data, lambda named: named.beside(folders))
     if isinstance(head := data.get("rig_file"), Mapping):
         data = {**data, "rig_file": {key: entry for key, entry in head.items() if key not in REMOVED}}
@@ -330,9 +330,9 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> object:
 
 
 class StreamLayout:
-    """Unpacks messages whose layout is defined by the definition ``text`` and the array lengths in ``message``.
+    """Unpacks messages whose layout follows from the definition ``text`` and the array lengths in ``message``.
 
-    Strings are the same in all messages of a stream; ``texts`` contains them. Raises ValueError if the message
+    All messages of a stream must have equal strings, which ``texts`` contains. Raises ValueError if the message
     contradicts the definition, or if a field is not a header, a time, a string, a number or an array of numbers.
     """
 
@@ -404,7 +404,7 @@ class StreamLayout:
 
 
 def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
-    """Return the layout that most ``messages`` have. Raises ValueError if no layout has a majority."""
+    """Return the layout of the majority of ``messages``. Raises ValueError if no layout has a majority."""
     problem = ValueError("the messages have too many different layouts, or belong to several runs")
     for length, _ in Counter(map(len, messages)).most_common(_LENGTHS):
         for message in [message for message in messages if len(message) == length][:_TRIED]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of the complete records of an MCAP file, which may be damaged (https://mcap.dev/spec)."""
+"""Reader of MCAP files (https://mcap.dev/spec), including truncated or damaged files."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 PACKED = "{0}: a compressed file cannot be read; unpack it with `unzstd {0}`"
 LIBRARY = "rths_nodes"
 INFORMATION = "rths_nodes"
-"""Name of the metadata records with information about a recording. Later records update earlier records."""
+"""Name of the metadata records with information about the test. Later records override earlier records."""
 ROSBAG2 = "rosbag2"
 RECORD = struct.Struct("<BQ")
 MESSAGE = struct.Struct("<HIQQ")
-"""Header of a message: channel, sequence number, log time and publish time."""
+"""Layout of a message header: channel, sequence number, log time and publish time."""
 LARGEST_CHUNK = 1 << 28
 _CHECKSUM = 4
-"""Length of the checksum at the end of the data, bytes. A checksum of zero is not checked."""
+"""Length of the checksum after the data, bytes. A value of zero means that the file has no checksum."""
 _FOOTER = RECORD.pack(Opcode.FOOTER, 20)
 _TAIL = len(_FOOTER) + 20 + len(MAGIC)
 
@@ -45,7 +45,7 @@ class RecordingError(RuntimeError):
 def recording(path: Path | str) -> Path:
     """Return the path of a recording's MCAP file. ``path`` is this file or its directory.
 
-    Raises ConfigError if there is no such file, or if the directory contains several such files.
+    Raises ConfigError if there is no readable MCAP file, or if the directory contains several.
     """
     path = Path(path)
     try:
@@ -57,7 +57,7 @@ def recording(path: Path | str) -> Path:
                 raise ConfigError(f"{path}: this directory contains no recording (.mcap file)")
             if len(files) > 1:
                 raise ConfigError(
-                    f"{path}: contains several .mcap files; name one of {', '.join(f.name for f in files)}"
+                    f"{path}: contains several .mcap files; specify one of {', '.join(f.name for f in files)}"
                 )
             return recording(files[0])
         try:
@@ -74,10 +74,10 @@ def recording(path: Path | str) -> Path:
 
 
 def check_free(directory: Path) -> None:
-    """Raise ConfigError if no recording can be made in ``directory``. Create nothing."""
+    """Raise ConfigError if a recording cannot be created in ``directory``. No file is created."""
     try:
         if (directory / "metadata.yaml").exists() or any(directory.glob("*.mcap")):
-            raise ConfigError(f"{directory}: contains a recording already; choose another directory")
+            raise ConfigError(f"{directory}: already contains a recording; choose another directory")
         folder = directory
         while not folder.exists() and folder != folder.parent:
             folder = folder.parent
@@ -90,7 +90,7 @@ def check_free(directory: Path) -> None:
 
 
 def locked(stream: IO[bytes]) -> bool:
-    """Lock the file. Return true if another process has locked it already."""
+    """Try to lock the file. Return True if another process holds the lock."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -126,7 +126,7 @@ def parsed(record: Any, content: bytes) -> Any:
 
 
 def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, int]]:
-    """Yield opcode, content and end (byte) of records in ``stream`` (``size`` bytes) until one is incomplete."""
+    """Yield opcode, content and end offset of each complete record in the first ``size`` bytes of ``stream``."""
     at = stream.tell()
     while len(head := stream.read(RECORD.size)) == RECORD.size:
         opcode, length = RECORD.unpack(head)
@@ -137,7 +137,7 @@ def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, in
 
 
 def summary(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield opcode and content of index and metadata records. Raises RecordingError for damaged records."""
+    """Yield opcode and content of index and metadata records. Raises RecordingError if the index is damaged."""
     footer = footer_of(path)
     with path.open("rb") as stream:
         size = stream.seek(0, 2) - _TAIL
@@ -165,12 +165,12 @@ def _named(path: Path, index: MetadataIndex) -> bytes:
 
 
 class Contents:
-    """Iterates once over the records of the data section of an MCAP file, including chunks.
+    """Iterates once over the records in the data section of an MCAP file, including the records in chunks.
 
-    The iteration yields opcode and content, up to the end of the file's complete part. Damage raises
-    RecordingError, but a damaged chunk is skipped if ``lenient`` is true. ``size`` is the length of the valid part
-    of the file, bytes. After the iteration, ``damage`` describes the damage, and ``end`` is the end (byte) of the
-    complete part. ``lost_bytes`` is the number of bytes that were skipped or follow the end.
+    The iteration yields opcode and content of each record, up to the first incomplete record. Only the first
+    ``size`` bytes of the file are read. Damaged parts are skipped if ``lenient`` is true, otherwise they raise
+    RecordingError. After the iteration, ``damage`` describes the damaged parts, and ``end`` is the offset (bytes)
+    after the last complete record. ``lost_bytes`` counts the bytes that were skipped or are after ``end``.
     """
 
     def __init__(self, stream: IO[bytes], size: int, lenient: bool = False) -> None:
@@ -195,14 +195,14 @@ class Contents:
         self.lost_bytes += self.size - self.end
 
     def taken(self, take: Callable[[int, bytes], None]) -> Iterator[tuple[int, bytes]]:
-        """Yield the records that ``take`` accepts. Skip a record for which ``take`` raises ValueError."""
+        """Pass each record to ``take``, and yield it unless ``take`` raises ValueError, which counts as damage."""
         refused = 0
         for opcode, content in self:
             try:
                 take(opcode, content)
             except ValueError as error:
                 if not refused:
-                    self._tell(f"the file has invalid records, the first of them before byte {self.end} ({error})")
+                    self._tell(f"the file has invalid records, the first at or after byte {self.end} ({error})")
                 refused += 1
                 self.lost_bytes += len(content)
             else:
@@ -219,7 +219,7 @@ class Contents:
 
     def _check(self, checksum: int, stored: int) -> None:
         if stored and stored != checksum and not self.damage:
-            self._tell("the information about the test is damaged, or messages are missing")
+            self._tell("wrong checksum: information about the test is damaged, or messages are missing")
 
     def _tell(self, problem: str) -> None:
         if not self._lenient:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data of a test (arrays, scenario, indices, timing), independent of ROS, with columns, units and tables."""
+"""Data of a test: arrays, scenario, indices and timing, and their export to CSV and MAT files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Flags = NDArray[np.uint32]
 OF_DOF = ("displacement", "velocity", "acceleration", "exact_acceleration", "external_force", "restoring_force")
 """Fields of a Target with one value for each degree of freedom."""
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
-"""Fields of a Target with the energies of a model."""
+"""Fields of a Target with the energies of the model, J."""
 ELSEWHERE = "elsewhere"
 """Name of the host of an imported test, and of the type of its unknown components."""
 _ROWS = 1 << 16
@@ -46,7 +46,7 @@ _ROWS = 1 << 16
 
 @dataclass(eq=False)
 class Loads:
-    """Holds data of the force axes ``names`` of a Run: arrays ``(n, n_force)`` of samples 0 ... n-1.
+    """Data of the force axes ``names`` of a Run: arrays ``(n, n_force)`` for samples 0 ... n-1.
 
     ``target`` and ``command`` (N) are NaN while an axis was held. ``held`` is the displacement command (m) of a
     held axis, and NaN in force mode. ``force`` and ``true_force`` are in N, ``displacement`` and
@@ -104,9 +104,9 @@ class Run:
     Arrays with one row per sample: ``time (n,)`` s; ``target``, ``command``, ``displacement``,
     ``true_displacement`` ``(n, n_axes)`` m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of
     measurement and command; ``compensator (n, len(compensator_names))``. ``command`` is the compensator's command.
-    Before the first command and during a safe stop, ``target`` and ``command`` are the applied command. In a
-    brief run of a study, ``compensator`` has one row per report of the compensator, and there are no velocities,
-    accelerations and restoring forces.
+    Before the first command and during a safe stop, ``target`` and ``command`` are the command applied to the rig.
+    In a brief run of a study, ``compensator`` has one row per report of the compensator, and velocities,
+    accelerations and restoring forces are omitted.
 
     Arrays with one row per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``,
     ``dof_acceleration`` ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force``
@@ -147,7 +147,7 @@ class Run:
     """Quantities of the updated model ``(n, len(updating_names))``, one row for each time in ``updating_time``."""
     notes: tuple[str, ...] = ()
     loads: Loads | None = None
-    """Data of the force axes, which the other arrays omit, or None if there are no force axes."""
+    """Data of the force axes, which are not in the other arrays; None if there are no force axes."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ class Run:
 
     @property
     def incomplete(self) -> str:
-        """Number and range of the missing samples as text, or an empty string for a complete recording."""
+        """Number and range of the missing samples, as text; empty for a complete recording."""
         recorded, stated = len(self.time), self.information.get("samples", "")
         numbers = np.flatnonzero(self.missing)
         sent = int(stated) if recorded and stated.isdecimal() else 0
@@ -180,7 +180,7 @@ class Run:
 
     @property
     def in_lockstep(self) -> bool:
-        """True if the test ran without a clock. The servo period then does not limit computing times."""
+        """True if the test ran without a clock, so that the servo period did not limit computing times."""
         return self.information.get("pace") == LOCKSTEP
 
     @property
@@ -240,10 +240,10 @@ def longest_stretch(usable: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fields: Any) -> Run:
-    """Build a Run from recorded messages: ``rows`` by stream and field, one row for each sample or step.
+    """Build a Run from ``rows``: recorded arrays by stream and field, with one row for each sample or step.
 
-    Missing samples are NaN. The Run uses these arrays without a copy. ``fields`` are the other fields of the Run:
-    names, information, metrics and timing.
+    Missing samples are NaN. The Run does not copy these arrays. ``fields`` are the other fields of the Run: names,
+    information, metrics and timing.
     """
     rows, loads = split(rows, scenario.force_axes)
     measured, commanded, true, target = (rows[n] for n in ("measurement", "command", "true_state", "target"))
@@ -301,7 +301,7 @@ def widths(n_axes: int, n_dof: int, n_state: int, modes: bool = False) -> dict[s
 
 
 class Collector:
-    """Sink of the loop that collects a Run of an embedded test in memory."""
+    """Sink of the embedded loop that collects the data of a Run in memory."""
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
         """Raise ConfigError if the histories of the test do not fit into memory."""
@@ -478,7 +478,7 @@ def columns_of(histories: list[History]) -> dict[str, list[float]]:
 
 
 def write_csv(histories: list[History], path: Path) -> None:
-    """Write the columns, and create the folder. Missing rows and NaN become empty cells. Raises OSError."""
+    """Write a CSV file, and create its folder. Missing rows and NaN become empty cells. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_columns(columns_of(histories), path)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes the signatures for cautions in earlier tests on the same rig.
+"""Signatures of operators for cautions, stored for later tests on the same rig.
 
 Signatures are stored in ``RIG.signed.yaml`` next to the rig file, with the ``rig_hash`` for which they are valid.
-A change of port, channels or limits voids the signatures. A caution with a different value is a new caution.
+A change of port, channels or limits voids the signatures. A caution with a different value needs a new signature.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ HEAD = (
 
 @dataclass
 class Signature:
-    """Signature for a caution. The ``date`` is in ISO 8601.
+    """Signature of the operator ``by`` for a caution, with the ``date`` in ISO 8601.
 
-    ``responsible`` is the person who consented. It is only in files of versions up to 0.9.0.
+    ``responsible`` is a second person who consented. Only files of versions up to 0.9.0 contain this person.
     """
 
     caution: str
@@ -54,7 +54,7 @@ class Signatures:
 
 
 def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
-    """Return the signatures for the rig file ``rig``, keyed by caution; empty if ``rig_hash`` has changed.
+    """Return the signatures for the rig file ``rig`` by caution. The result is empty if ``rig_hash`` has changed.
 
     Raises ConfigError if the signatures cannot be read.
     """
@@ -80,9 +80,9 @@ def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date
 
 @contextmanager
 def kept(session: RigSession, rig: str, tell: Callable[[list[str]], None]) -> Iterator[None]:
-    """Apply the stored signatures for the rig file ``rig``, and store new signatures after the block.
+    """Apply the stored signatures for the rig file ``rig``, and store new signatures after the ``with`` block.
 
-    Raises ConfigError if the signatures cannot be read.
+    Raises ConfigError if the signatures cannot be read. A failure to store them is only reported.
     """
     clearance = session.clearance
     if not clearance.cautions:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records an embedded run with the messages and topics of a run with nodes."""
+"""Recording of an embedded run, with the same messages and topics as a run with nodes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rths_nodes.loop.supervision.states import State
 
 
 class RecordingSink:
-    """Sink of the embedded loop. Writes the messages that nodes would publish, stamped in test time.
+    """Sink of the embedded loop that writes the messages that nodes would publish, stamped in test time.
 
-    ``write`` and ``finish`` are ``write`` and ``close`` of a ``Writer`` (``recording/bag.py``). The entries
-    ``engine`` and ``library`` of ``information`` change if another engine repeats the test.
+    ``write`` and ``finish`` are ``write`` and ``close`` of a ``Writer`` (``recording/bag.py``). If
+    another engine repeats the test, the caller updates ``engine`` and ``library`` in ``information``.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RecordingSink:
         self._publish_state(State.RUNNING, "")
 
     def _write(self, name: str, sample: int, pack: Callable[..., bytes], *values: object) -> None:
-        """Write the message ``pack(*values, stamp)``. Its stamp (ns) is the time of ``sample``."""
+        """Write the message ``pack(*values, stamp)``, where ``stamp`` (ns) is the time of ``sample``."""
         stamp = self._start + round(sample * self._scenario.dt * 1e9)
         self._write_message(self._topic + name, pack(*values, stamp), stamp)
 
