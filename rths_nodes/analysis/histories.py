@@ -27,13 +27,13 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording.run import Run, longest_stretch
 
 _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
-"""Compensator states that are not parameters: indicators, and values derived from parameters."""
+"""Names of compensator states that are not parameters: indicators, and values derived from parameters."""
 T = TypeVar("T")
 Indices = NDArray[np.intp]
 STILL = 0.1
-"""Ratio of the motion in a window to the largest motion in any window, below which a window is at rest."""
+"""Ratio of the motion in a window to the largest motion in any window, below which the target is at rest."""
 CYCLES, LEAST = 3.0, 4
-"""``CYCLES``: number of periods in a window. ``LEAST``: smallest permitted number of windows."""
+"""``CYCLES``: number of periods in a window. ``LEAST``: smallest number of windows for an evaluation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Windowed:
     """Delay and amplitude of a test in ``m`` windows of ``length`` s.
 
     ``delay`` (s, positive if late) and ``amplitude`` (ratio of measured displacement to target) are ``(m,
-    n_axes)``. Both are NaN if the target rests in a window. ``time`` (s) is the middle of each window, ``(m,)``.
+    n_axes)``. Both are NaN while the target is at rest. ``time`` (s) is the middle of each window, ``(m,)``.
     """
 
     time: Array
@@ -89,15 +89,15 @@ def strongest(time: Array, values: Array, length: float) -> tuple[float, float]:
 
 
 def rows_of(numbers: Indices) -> slice:
-    """Return consecutive ``numbers`` as a slice, because indexing by a slice copies nothing."""
+    """Return consecutive ``numbers`` as a slice, because indexing with a slice does not copy."""
     return slice(int(numbers[0]), int(numbers[-1]) + 1) if len(numbers) else slice(0, 0)
 
 
 class Evaluation:
     """Computes quantities of a Run. Each quantity is computed once, on first use.
 
-    ``tracked`` (indices by axis and name) and ``delays`` (one for each axis) hold results from the test, if
-    available.
+    ``tracked`` (indices by axis and name) and ``delays`` (one for each axis) are results that the test has already
+    computed.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class Evaluation:
         self.scenario = run.scenario
         self.assembly = assembly or Assembly(run.scenario)
         self.left_out: dict[str, str] = {}
-        """Reasons for missing results, by name of the result."""
+        """Reason why a result is missing, by name of the result."""
         self._tracked = {} if tracked is None else {False: tracked}
         self._delays = {False: list(delays)} if delays else {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
-        """Return ``compute()``. Store the message and return ``otherwise`` if it raises ConfigError."""
+        """Return ``compute()``. If it raises ConfigError, store its message and return ``otherwise``."""
         try:
             return compute()
         except ConfigError as error:
@@ -207,8 +207,8 @@ class Evaluation:
     def tracked(self, true: bool = False) -> dict[str, dict[str, float]]:
         """Return the tracking indices by axis and name; empty if no sample is evaluated.
 
-        The indices describe the measured displacement, or the ``true`` displacement of a simulator. If samples are
-        missing, recorded indices are returned instead, if any. They describe the measured displacement.
+        The indices describe the measured displacement or, if ``true``, the true displacement of a simulator. If
+        samples are missing, the recorded indices of the measured displacement are returned instead, if available.
         """
         if not len(self.counted):
             return {}
@@ -341,9 +341,8 @@ def energies(evaluation: Evaluation) -> dict[str, Array]:
     """Return each available energy by name, ``(m,)`` J, at steps 0, 1, ...
 
     The terms of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a) are integrated over the displacement by the
-    trapezoidal rule. r is the computed and r_e the measured restoring force. The kinetic energy follows from the
-    velocity. The integration begins after a soft start. Without a structure, only the energy of the specimen is
-    returned.
+    trapezoidal rule, beginning after the soft start. r is the computed and r_e the measured restoring force. The
+    kinetic energy follows from the velocity. Without a structure, only the energy of the specimen is returned.
     """
     run = evaluation.run
     specimen = experimental_force(evaluation)

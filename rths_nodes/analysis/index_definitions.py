@@ -11,9 +11,9 @@ from rths_nodes.analysis.units import MM, MM2, MS
 
 
 class Kind(NamedTuple):
-    """Recorded index.
+    """Definition of a recorded index.
 
-    ``key`` is the name in the metrics, ``name`` the name in studies; ``name`` is empty if studies lack the index.
+    ``key`` is the name in the metrics, ``name`` the name in studies, or empty if studies do not have the index.
     Tables display the value times ``factor`` in ``unit``. ``signed`` is true if the sign is meaningful.
     """
 
@@ -125,7 +125,7 @@ RESPONSE = {
     "response": ("Displacement", "displacement"),
     "acceleration": ("Absolute acceleration", "acceleration"),
 }
-"""Title and key of response errors (%), by the prefix of the name. The degree of freedom follows the prefix."""
+"""Title and key of the response errors (%), by prefix of the name. A degree of freedom follows the prefix."""
 
 
 class Definition(NamedTuple):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparison of tests on a common time axis with the first test, and of two rungs.
+"""Comparison of tests with the first test on a common time axis, and comparison of two rungs.
 
 The time axis is the structure's time from the end of the soft start. Histories are interpolated linearly at the
 times of the first test.
@@ -19,16 +19,16 @@ from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
 EQUAL = 1e-9
-"""Largest difference between two times that count as equal, s."""
+"""Largest difference between two times that are treated as equal, s."""
 
 
 class Aligned:
     """Histories of a named test on the common time axis.
 
-    ``time`` (s) ``(n,)`` has the evaluated samples, and ``step_time`` (s) ``(n_steps,)`` the steps after a soft
-    start. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``. ``moved`` (m) is ``(n_steps,
-    n_dof)``. All samples and steps are included, on the time axis of the recording, if ``recorded`` is true.
-    ``counted`` always contains the times of the evaluated samples.
+    ``time`` (s, ``(n,)``) holds the times of the evaluated samples, ``step_time`` (s, ``(n_steps,)``) the times of
+    the steps after the soft start. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``, and
+    ``moved`` (m) is ``(n_steps, n_dof)``. If ``recorded`` is true, all samples and steps are included, on the time
+    axis of the recording. ``counted`` always holds the times of the evaluated samples.
     """
 
     def __init__(self, name: str, evaluation: Evaluation, recorded: bool = False) -> None:
@@ -58,7 +58,7 @@ class Aligned:
         return absolute_acceleration(self.of)[self.first_step :]
 
     def histories(self) -> dict[str, tuple[Array, Array, str]]:
-        """Return the times, values ``(n,)`` and SI unit of each compared history, by name."""
+        """Return times ``(n,)``, values ``(n,)`` and SI unit of each history that can be compared, by name."""
         histories = {}
         for column, axis in enumerate(self.run.axes):
             histories[f"displacement of {axis}"] = (self.time, self.displacement[:, column], "m")
@@ -75,8 +75,8 @@ class Aligned:
 class Difference(NamedTuple):
     """Difference of a history from the first test's history, in ``unit``.
 
-    ``rms`` and ``largest`` are the rms and the largest difference, which occurs ``at`` (s). The shares are
-    relative to the rms and the peak of the first history, or NaN if it is zero.
+    ``rms`` is the rms difference, and ``largest`` the largest difference, at the time ``at`` (s). The shares are
+    relative to the rms and the peak of the first history, or NaN if this history is zero.
     """
 
     rms: float
@@ -106,7 +106,7 @@ def check(runs: Mapping[str, Run]) -> None:
                 f"{name}: duration = {length:g} s: must equal the duration of {first} ({known_length:g} s)"
             )
     if not Aligned(first, Evaluation(one)).drawable:
-        problems.append(f"{first}: this test has no counted sample. Name another test first")
+        problems.append(f"{first}: no sample of this test can be evaluated. Name another test first")
     problems.refuse()
 
 
@@ -158,7 +158,7 @@ def rung_differences(run: Run, level: float, before: Run, level_before: float) -
 
     The runs are compared at the integration steps, which do not depend on the time ratio. A replayed history has
     a step in each sample; runs with the same time ratio are therefore compared at the longer of their steps.
-    Histories are divided by the level, because the response of a linear test is proportional to the level. The
+    Histories are divided by the level, because the response of a linear test is proportional to its level. The
     keys are ``displacement of AXIS`` and ``force of AXIS``. A difference is NaN if the axis moved only in ``run``.
     """
     runs = run, before

@@ -7,11 +7,11 @@ RTHS benchmark (Silva et al. 2020): tracking of the first floor, and response of
 reference, the structure computed in one piece. The displacement of the first floor is measured. The other floors
 have no sensor; their displacement is computed.
 
-Multi-axial benchmark (Condori Uribe et al. 2023): the actuators are 1 and 2. ``x`` and ``theta`` are translation
-and rotation of stories and of the driven node. The motion of this node follows from the measured axes. The
+Multi-axial benchmark (Condori Uribe et al. 2023): 1 and 2 are the actuators, ``x`` and ``theta`` the translation
+and rotation of a story or of the driven node. The motion of this node follows from the measured axes. The
 published code repeats J1 for J4. Here J4 is the delay of x and theta.
 
-The module adds a signed delay, from a parabola through the peak of the correlation, and the noise floor.
+The module adds a signed delay (from a parabola through the peak of the correlation) and the noise floor.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Published(NamedTuple):
 
 
 def numbers(kind: str, name: str) -> dict[str, str]:
-    """Return the number of an index by order of the set ``kind``: ``{"code": "J5", "paper": "J7"}``, or ``{}``."""
+    """Return the number of an index in each order of the set ``kind``, e.g. ``{"code": "J5", "paper": "J7"}``."""
     if kind == "marths_2023":
         places = [f"{j},{names.index(name) + 1}" for j, names in MARTHS_2023.items() if name in names]
         return {CODE: places[0]} if places else {}
@@ -117,7 +117,7 @@ def published_indices(evaluation: Evaluation) -> Published:
     as_is = evaluation.assembly.observation.as_is and n_dof > max(*NODE, *STORIES.values())
     if several and not (as_is and len(run.axes) == 2):
         raise ConfigError(
-            "indices = 'marths_2023': require the frame of this benchmark, with 29 degrees of freedom and 2 axes"
+            "indices = 'marths_2023': requires the frame of this benchmark, with 29 degrees of freedom and 2 axes"
         )
     targets = [scale_of(target) for target in run.target[rows_of(evaluation.counted)].T]
     indices = (_multi_axial if several else _benchmark)(evaluation, targets)
@@ -132,7 +132,7 @@ def published_indices(evaluation: Evaluation) -> Published:
 
 
 Compute = Callable[[bool], dict[str, float]]
-"""Function that returns the indices of the measured displacement or, for the argument true, of the true one."""
+"""Function that returns the indices of the true displacement, or of the measured one if its argument is false."""
 
 
 def _multi_axial(evaluation: Evaluation, targets: Sequence[Scale]) -> Compute:
@@ -214,8 +214,8 @@ def axes_of(assembly: Assembly, displacement: Array) -> Array:
 def published_lag(target: Array, measured: Array, delay: Delay | None = None) -> int:
     """Return J1, the lag (0 to 49 samples) at which ``measured`` correlates most with ``target``.
 
-    Both histories are ``(n,)``. The correlation is Pearson's. ``delay`` may hold running sums of these histories.
-    They exclude the first and the last ``delay.longest`` measurements.
+    Both histories are ``(n,)``. The correlation is Pearson's. ``delay`` may hold running sums of these histories,
+    without the first and the last ``delay.longest`` measurements.
     """
     n = len(target)
     lags = np.arange(min(LONGEST_LAG, n - 1))
@@ -254,7 +254,7 @@ def rest(total: float, first: Array) -> Array:
 def signed_lag(target: Array, measured: Array) -> int:
     """Return the lag, -49 to 49 samples, at which ``measured`` correlates most with ``target``, ``(n,)`` each."""
     longest = min(LONGEST_LAG, len(target)) - 1
-    lags = np.array(sorted(range(-longest, longest + 1), key=abs))  # of equally good lags, the shortest
+    lags = np.array(sorted(range(-longest, longest + 1), key=abs))  # of equally good lags, prefer the shortest
     return int(lags[np.argmax(products(target, measured, -longest, longest)[lags + longest])])
 
 
@@ -277,7 +277,7 @@ def share_of(part: float, total: float) -> float:
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
-    """Return the standard deviation and peak of ``error`` by index name, in % of those in ``scale``."""
+    """Return the standard deviation and peak of ``error`` by index name, in % of ``scale``."""
     shares = map(share_of, scale_of(error), scale)
     return {f"{before}{name}{after}_percent": share for name, share in zip(("rms", "peak"), shares, strict=True)}
 

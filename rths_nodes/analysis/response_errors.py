@@ -4,8 +4,8 @@
 A linear structure, including its declared experimental part, is computed by exact steps of a first-order system.
 The loads vary linearly within a step. Degrees of freedom without mass are allowed.
 
-Otherwise, the setup couples numerical substructure and specimens exactly: no actuator, delay or ramp. The
-motion is integrated by the classical Runge-Kutta method, with steps halved until convergence.
+Otherwise, the setup couples the numerical substructure and the specimens exactly, without actuators, delay or
+ramp. The motion is integrated by the classical Runge-Kutta method, with steps halved until convergence.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from rths_nodes.numerical.structures.restoring_forces import is_linear, trial_fo
 
 BLOCK = 64
 _displacements = Recent(2)
-"""Cached displacements, for other tests with the same structure and ground motion."""
+"""Cache of displacements, for tests with the same structure and ground motion."""
 COARSEST = 0.5
-"""Initial size of a step, as a phase angle of the fastest mode, rad."""
+"""Largest initial Runge-Kutta step, as a phase angle of the fastest mode, rad."""
 FINEST = 4096
 """Largest number of Runge-Kutta steps in an integration step."""
 States = list[tuple[float, ...]]
 MODES = 40
-"""Number of modes that a reduced large structure keeps, in addition to its static shapes."""
+"""Number of modes to which a large structure is reduced, in addition to its static shapes."""
 IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}, "recording": {}}
 """Scenario keys without effect on the response of the whole structure."""
 
@@ -87,14 +87,14 @@ def _linear_response(assembly: Assembly) -> LinearResponse:
     structure = assembly.structure
     if structure is None or not states_its_test(assembly):
         raise ConfigError(
-            "structure: must be linear and declare experimental_stiffness, because the response of the whole "
-            "structure is computed"
+            "structure: must be linear and declare experimental_stiffness, because both are required to compute "
+            "the response of the whole structure"
         )
     return LinearResponse(combined(structure), np.eye(len(structure.influence)), assembly.scenario.step)
 
 
 def linear_displacement(assembly: Assembly) -> Array:
-    """Return the displacement, ``(steps + 1, n_dof)`` m. Do not change the array: tests may share it."""
+    """Return the displacement, ``(steps + 1, n_dof)`` m. The array may be shared; do not modify it."""
     structure = assembly.structure
     assert structure is not None  # callers have checked states_its_test
     step = np.array(assembly.scenario.step)
@@ -107,7 +107,8 @@ def linear_displacement(assembly: Assembly) -> Array:
 def recursion(phi: Array, driven: Array) -> Array:
     """Return the states of z[k + 1] = phi z[k] + driven[k] from rest, ``(steps + 1, n)``.
 
-    All blocks of steps are computed together from rest. Then the responses to their initial states are added.
+    Blocks of steps are first computed from rest, all at once. Then the response of each block to its initial state
+    is added.
     """
     steps, n = driven.shape
     blocks = -(-steps // BLOCK)
@@ -146,7 +147,7 @@ class Response:
 
 
 def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
-    """Return the response of the whole structure to the excitation.
+    """Return the response of the whole structure to the excitation, without actuators and delay.
 
     The step is halved until the displacements change by less than ``tolerance`` times their largest value. Raises
     ConfigError if there is no structure or the rig is coupled, and ArithmeticError if no step is small enough.
@@ -298,9 +299,9 @@ def ideal_response(
     """Return the response of the whole ``structure`` with ``damper``, from rest.
 
     ``ground_acceleration`` ``(samples,)`` m/s^2 has a value every ``dt`` (s) and is linear between samples.
-    ``location`` ``(n_dof,)`` is the elongation of the damper per unit displacement. By default the damper is
-    between ground and first degree of freedom. ``controller`` receives the quantities of :func:`measured_names`
-    and sets the damper's voltage in every sample. Raises ConfigError if the structure is nonlinear.
+    ``location`` ``(n_dof,)`` is the elongation of the damper per unit displacement. By default the damper connects
+    the ground and the first degree of freedom. ``controller`` receives the quantities of :func:`measured_names`
+    and sets the voltage of the damper in every sample. Raises ConfigError if the structure is nonlinear.
     """
     if not is_linear(structure):
         raise ConfigError("structure: must have a linear restoring force for the ideal response")
@@ -369,8 +370,8 @@ def _whole_response(text: str) -> tuple[Array, Array]:
 def response_errors(evaluation: Evaluation) -> dict[str, dict[str, float]]:
     """Return the rms errors (%) of ``displacement`` and absolute ``acceleration`` by degree of freedom.
 
-    An error is 100 sqrt(sum (a - b)^2 / sum b^2), where a is the test and b the whole structure, at the completed
-    steps.
+    An error is 100 sqrt(sum (a - b)^2 / sum b^2), summed over the completed steps, where a belongs to the test and
+    b to the whole structure.
     """
     displacement, acceleration = whole_response(evaluation.scenario)
     start = evaluation.first_step

@@ -76,10 +76,10 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
 
 
 def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Matrix, Matrix, Matrix], str]:
-    """Return the mass, damping and stiffness of the specimens, and the origin of these matrices.
+    """Return mass, damping and stiffness of the specimens, and the source of these matrices as text.
 
     Each matrix is ``(n, n)`` for the n axes that the structure moves. If the specimens are unknown, the matrices
-    are zero and the origin is empty.
+    are zero and the source is empty.
     """
     n = len(scenario.moved_axes)  # a force-controlled axis is not moved by the structure
     nothing = np.zeros((n, n))

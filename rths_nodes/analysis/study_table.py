@@ -20,7 +20,7 @@ FEW_LEVELS = 12
 """Number of levels of a numeric factor above which it is plotted as continuous."""
 LOW, HIGH = 5.0, 95.0
 REFUSED, LOST = "refused", "lost"
-"""Outcomes of runs without a test: the scenario was refused, or the process died."""
+"""Outcomes of runs without a test: the scenario was refused, or the process of the run died."""
 INFINITE = "∞"
 AMPLITUDE = "fei_amplitude"
 T = TypeVar("T", float, Array)
@@ -31,8 +31,8 @@ UNIT_BY_WORD = {"ms": "ms", "mm": "mm", "percent": "%"}
 class Spread(NamedTuple):
     """Distribution of an index's magnitude in a group, or at one level of a factor within the group.
 
-    ``runs`` is the number of runs with a test. ``low`` and ``high`` are the 5th and 95th percentile. The magnitude
-    of a failed run is infinite.
+    ``runs`` is the number of finished and failed runs. ``low`` and ``high`` are the 5th and 95th percentiles. The
+    magnitude of a failed run is infinite.
     """
 
     group: str
@@ -95,7 +95,7 @@ class StudyTable:
     def magnitudes(self, index: str) -> Array:
         """Return the magnitudes of an index, ``(n,)``: inf for failed runs, NaN for runs without a test.
 
-        A finished run without the index, e.g. with a delay beyond the longest one, is inf if its group has values.
+        A finished run without the index (e.g. the delay is too long) is inf if another run of its group has it.
         """
         size = np.where(self.failed, np.inf, magnitude(index, self.values(index)))
         for rows in self.groups.values():
@@ -116,7 +116,7 @@ class StudyTable:
 
     @cached_property
     def groups(self) -> dict[str, NDArray[np.intp]]:
-        """Rows by group, in order of appearance; a single unnamed group if no factor has named levels."""
+        """Row numbers by group, in order of appearance; a single unnamed group if no factor has named levels."""
         named = [self.columns[factor] for factor in self.factors if not self._numeric(factor)]
         labels = [", ".join(map(shown, levels)) for levels in zip(*named, strict=True)] or [""] * len(self)
         rows: dict[str, list[int]] = {}
@@ -138,7 +138,7 @@ class StudyTable:
         return spreads
 
     def summary(self, index: str) -> list[tuple[str, list[str]]]:
-        """Return each group with its finished runs, median, low, high and worst magnitude, as strings."""
+        """Return each group with its finished runs and its median, low, high and worst magnitudes, as text."""
         return [
             (row.group, [row.finished, *map(in_cell, (row.median, row.low, row.high, row.worst))])
             for row in self.spreads(index)
@@ -163,7 +163,7 @@ def magnitude(index: str, values: T) -> T:
 def percentile(size: Array, percent: float) -> float:
     """Return a percentile of magnitudes, ignoring NaN: inf if it falls on a failed run, NaN if all are NaN.
 
-    The percentile is the magnitude of a run: below the median the next lower one, above it the next higher one.
+    A percentile below the median is rounded down to the magnitude of a run, a percentile above it is rounded up.
     """
     size = size[~np.isnan(size)]
     if not len(size):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Display of results: rounded numbers with grouped digits and engineering units; options of figures in files.
+"""Formatting of results: rounded numbers, grouped digits, engineering units; options of figure files.
 
-Reports and figures use typographic symbols. Tables in the terminal use ASCII. The drawing library is not imported.
+Reports and figures use typographic symbols; tables in the terminal use ASCII. Matplotlib is not imported.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ HOPS = (
     ("transport", "Transport between nodes, and waiting"),
     ("actuator", "Actuator: tick to Measurement"),
 )
-"""Parts of the loop, in order. One node performs each part except ``transport``, whose mean is the loop's mean
-time outside integrator and compensator."""
+"""Parts of the loop, in order: recorded name and displayed name. One node performs each part except ``transport``,
+the remainder of the loop's mean time after integrator and compensator."""
 THIN, DASH = "\u202f", "–"
-"""``THIN``: thousands separator. ``DASH``: dash for missing values."""
+"""``THIN``: thousands separator. ``DASH``: replacement for a missing value."""
 _ASCII = {ord(DASH): "-", ord("−"): "-", ord(THIN): ""}
 
 
@@ -51,7 +51,7 @@ def grouped(value: float, form: str = "") -> str:
 
 
 def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
-    """Return ``value`` times ``factor`` with ``digits`` significant figures or decimals; a dash if not finite."""
+    """Return ``value`` times ``factor`` with ``digits`` significant digits (decimals if below 1), or a dash."""
     numeric = number(value)
     numeric = numeric and number(numeric * factor)  # the product may overflow
     if numeric is None:
@@ -72,7 +72,7 @@ def early_or_late(seconds: float) -> str:
 
 
 def exact(value: object) -> str:
-    """Return a value with all digits; a dash for a missing value.
+    """Return a value with all digits, or a dash for a missing value.
 
     Commas separate the entries of a list, and each row of a matrix is a line.
     """
@@ -94,7 +94,7 @@ def plain(value: object, factor: float = 1.0, digits: int = 3) -> str:
 
 
 def shown(value: object, factor: float, unit: str) -> str:
-    """Return ``value`` times ``factor`` with four significant figures and ``unit``; ``-`` if not finite."""
+    """Return ``value`` times ``factor`` with four significant digits and ``unit``, or ``-`` if not finite."""
     numeric = number(value)
     return "-" if numeric is None else f"{numeric * factor:.4g} {unit}"
 
@@ -109,7 +109,7 @@ def uncertain(value: float, deviation: float) -> str:
 
 
 def interval(least: float, most: float) -> str:
-    """Return an interval, rounded to two significant digits of its width and at most three decimals."""
+    """Return an interval as text, rounded to two significant digits of its width, with at most three decimals."""
     width = most - least
     decimals = min(3, max(0, 1 - math.floor(math.log10(width)))) if width > 0.0 else 3
     return f"{least:.{decimals}f} to {most:.{decimals}f}"
@@ -120,7 +120,7 @@ def duration(seconds: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a rounded waiting time: ``40 s``, ``12 min``, ``3 h``."""
+    """Return a duration in whole seconds, minutes or hours: ``40 s``, ``12 min``, ``3 h``."""
     for unit, size in (("h", 3600.0), ("min", 60.0)):
         if seconds >= 2.0 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -593,7 +593,7 @@ def test_page_lists_unfinished_tests_first(tmp_path: Path) -> None:
     assert "axes.story_1.limits.force" in page.replace("<wbr>", "")
     assert "<i>" not in page
     assert page.count("<svg") == 8  # too short for the delay over time
-    for title in ("Displacement", "Difference to A", "Control error", "Force", "Response", "Energy"):
+    for title in ("Displacement", "Difference from A", "Control error", "Force", "Response", "Energy"):
         assert re.search(rf"</span>{title}</h3>", page)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the report. These modules import matplotlib, so other modules import them only to draw.
+"""Figures of the report. These modules import matplotlib, so other modules import them only for drawing.
 
 To add a figure, write a function that draws on a figure and returns its title and caption, or None if there is
-nothing to draw. Add the function to a table below. The function's name is the name of the figure's files.
+nothing to draw. Add the function to a table below. The files of the figure are named after the function.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OVERLAID: tuple[Draw, ...] = (
 def drawings(tests: Recordings) -> Iterator[Drawing]:
     """Draw the figures of one or several tests, in matplotlib's current style.
 
-    The message is stored in ``left_out`` of the first test if a figure raises ConfigError.
+    A figure that raises ConfigError is omitted, and its message is stored in ``left_out`` of the first test.
     """
     chosen: Sequence[Draw] = OVERLAID
     if tests.alone:

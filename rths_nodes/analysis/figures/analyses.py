@@ -44,7 +44,7 @@ STEPS = 120
 ROOM = 1.4
 """Upper end of a horizontal axis, relative to the largest value marked on the axis."""
 TALLEST = 6.0
-"""Largest drawn apparent stiffness or damping, relative to the stiffness of the spring."""
+"""Largest apparent stiffness or damping in the figure, relative to the stiffness of the spring."""
 MOST = 0.25
 JUMP = 0.25
 DATA_AND_AXES = ("data", "axes fraction")
@@ -155,14 +155,14 @@ def _marks(panel: Axes, now: float, limit: float | None, unit: str) -> None:
 
 
 SEEN = 0.5
-"""Smallest coherence at which the phase is meaningful."""
+"""Smallest coherence at which the phase is drawn."""
 LOWEST = 1e-6
 MEASURED: Look = {"color": FAINT, "lw": 2.2, "label": "measured"}
 FITTED: Look = {"color": INK, "lw": 0.9, "label": "fitted"}
 
 
 def frequency_responses(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], title: str) -> Drawing:
-    """Draw magnitude, phase and coherence for each command: Figs. 3.2 and 3.3 of Phillips & Spencer (2012)."""
+    """Draw magnitude, phase and coherence for each command, as Figs. 3.2 and 3.3 of Phillips & Spencer (2012)."""
     n, frequency, figure = len(axes), measured.frequency, Drawing()
     figure.heading = f"{title}: displacement over command"
     panels = figure.panels(2 * n + 1, n, 1.5, 3.1 * n + 0.6, sharex=True)

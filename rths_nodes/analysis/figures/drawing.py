@@ -87,7 +87,7 @@ STYLE: Data = {
 }
 STYLE |= {f"{axis}tick.{key}": value for axis in "xy" for key, value in TICKS.items()}
 ON_PAGE = STYLE | {"font.size": 9.0}
-"""Style for the page of a test. Phones and paper show the page at a reduced size."""
+"""Style for the page of a test, with a larger font, because phones and paper show the page reduced in size."""
 INCH = 25.4
 PRINT = {
     "font.size": 7.5,
@@ -100,7 +100,7 @@ PRINT = {
     "savefig.dpi": 600,
     "hatch.linewidth": 0.4,
 }
-"""Style on paper: one font, 7 to 7.5 points, embedded in the file."""
+"""Style for print: fonts of 7 to 7.5 points, embedded in the file."""
 
 
 def on_paper(millimetres: float) -> Data:
@@ -108,7 +108,7 @@ def on_paper(millimetres: float) -> Data:
 
 
 def printed() -> float | None:
-    """Return the paper width of the current style, inches; None on the screen."""
+    """Return the width of a figure in the current style for print, inches, or None for the screen."""
     width: float = matplotlib.rcParams["figure.figsize"][0]
     return width if matplotlib.rcParams["pdf.fonttype"] == PRINT["pdf.fonttype"] else None
 
@@ -117,7 +117,7 @@ def printed() -> float | None:
 def in_style(style: Data | float | None = None) -> Iterator[None]:
     """Apply ``style`` to matplotlib's defaults inside a ``with`` block. The user's matplotlibrc is ignored.
 
-    A number is the width of paper, mm. The default is the style for the screen.
+    A number selects the style for print and is the width of a figure, mm. The default is the style for the screen.
     """
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -126,7 +126,7 @@ def in_style(style: Data | float | None = None) -> Iterator[None]:
 
 
 def styled(names: Iterable[str]) -> dict[str, Look]:
-    """Return a distinct look for each name: colour, dashes and, on paper, line width."""
+    """Return a distinct look for each name: colour, line style and, in print, line width."""
     looks: dict[str, Look] = {}
     for number, name in enumerate(names):
         repeat, colour = divmod(number, len(PALETTE))
@@ -153,7 +153,7 @@ WIDTH, NARROW, PANEL, HIGHEST = 7.4, 0.75, 56.0, 247.0
 ``PANEL``: smallest width of a panel on paper, mm. ``HIGHEST``: largest height of a figure on paper, mm."""
 BOTTOM, LINE, LETTER, UPRIGHT, HANDLE = 0.25, 0.18, 0.0085, 0.008, 6.6
 """``BOTTOM``: height of the lowest axis label, inches. ``LINE``: height of a legend line, inches. ``LETTER``:
-width of a letter in a legend, inches per point of font size. ``UPRIGHT``: width in a vertical label.
+width of a letter in a legend, inches per point of font size. ``UPRIGHT``: the same in a vertical label.
 ``HANDLE``: width of a legend entry without its text, in letters."""
 TALL = 8.0
 """Height above which a figure would be unreadable on half a sheet, inches."""
@@ -286,7 +286,7 @@ def save(
 
 
 def svg(figure: Figure, title: str) -> str:
-    """Return the figure as an SVG element for the page, without XML prolog and with unique ids."""
+    """Return ``figure`` as an SVG element for an HTML page, without XML prolog and with unique ids."""
     label = html.escape(title)
     figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
     with matplotlib.rc_context({"svg.hashsalt": label}), io.StringIO() as buffer:
@@ -303,13 +303,13 @@ def svg(figure: Figure, title: str) -> str:
 
 
 def beside(columns: int) -> int:
-    """Return the number of panels, at most ``columns``, that fit side by side on paper. On the screen, all fit."""
+    """Return how many of ``columns`` panels fit side by side in print. On the screen, all panels fit."""
     width = printed()
     return columns if width is None else max(1, min(columns, int(width * INCH / PANEL)))
 
 
 def columns_of(labels: Sequence[str], width: float) -> int:
-    """Return how many of ``labels`` fit in a legend line of ``width`` inches, at least 1."""
+    """Return how many of ``labels`` fit in a line of a legend of ``width`` inches, at least 1."""
     letter = LETTER * float(matplotlib.rcParams["font.size"])
     return max(1, min(len(labels), int(width / letter / (max(map(len, labels)) + HANDLE))))
 
@@ -357,9 +357,9 @@ def write_figures(figures: Sequence[Drawing], folder: Path, kind: str) -> None:
 
 
 def write_curves(figures: Sequence[Drawing], folder: Path) -> None:
-    """Write all samples of the curves to ``folder`` as CSV, the independent variable first.
+    """Write all samples of the curves to CSV files in ``folder``. The first column is the independent variable.
 
-    An empty cell is a gap in the curve. Curves with different time axes are in separate files.
+    An empty cell is a gap in a curve. Curves with different independent variables are in separate files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for figure in figures:
@@ -381,11 +381,11 @@ def tables(figure: Drawing) -> list[tuple[str, dict[str, Array]]]:
 class Row(NamedTuple):
     """Quantity over time, drawn for each test.
 
-    ``looks`` has the look of each history. ``bases`` and ``shown`` have the base and the histories of each test. A
+    ``looks`` holds the look of each history, ``bases`` and ``shown`` the base and the histories of each test. A
     history is ``(n,)``, or ``(2, n)`` for a filled range; it is empty if a test lacks it. A faint line marks
-    ``aim``, and dashed lines the finite ``limits``. ``dots`` marks the samples of a short history. ``heads`` are
-    headings of columns, by default the name, look and unit. ``lower`` and ``upper`` replace ``{}`` in the heading
-    of a range.
+    ``aim``, and dashed lines mark the finite ``limits``. If ``dots`` is true, the samples of a short history are
+    marked. ``heads`` are headings of columns, by default name, look and unit. In the heading of a range, ``lower``
+    and ``upper`` replace ``{}``.
     """
 
     name: str
@@ -402,9 +402,9 @@ class Row(NamedTuple):
 class Recordings:
     """A single test, or several overlaid tests.
 
-    ``of`` and ``run`` belong to the first test. For a single test, each axis has a colour, flagged intervals are
-    shaded, and time is the time of the recording. For several tests, each test has a colour and each axis has a
-    panel.
+    ``of`` (evaluation) and ``run`` belong to the first test. For a single test, each axis has a colour, flagged
+    intervals are shaded, and time is the time of the recording. For several tests, each test has a colour and
+    each axis has a panel.
     """
 
     def __init__(self, tests: Sequence[Aligned]) -> None:
@@ -454,7 +454,7 @@ class Recordings:
     def curves(
         self, figure: Drawing, panel: Axes, row: Row, number: int, rows: slice | None = None, name: str = ""
     ) -> None:
-        """Draw history ``number`` of each test. ``rows`` is as in :meth:`Drawing.curve`."""
+        """Draw history ``number`` of each test. For ``rows``, see :meth:`Drawing.curve`."""
         suffix, look = suffix_of(row.looks, number), [*row.looks.values()][number]
         for depth, (test, base, histories) in enumerate(zip(self.tests, row.bases, row.shown, strict=True)):
             if len(history := histories[number]):

@@ -72,7 +72,7 @@ from rths_nodes.recording.run import Run
 
 
 def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
-    """Return the times ``(m,)`` s, the residual ``(m, n_dof)`` N of equilibrium, and the largest force term, N.
+    """Return times ``(m,)`` s, the residual of equilibrium ``(m, n_dof)`` N, and the largest force term (N).
 
     Raises ConfigError if a term was not recorded.
     """
@@ -137,7 +137,7 @@ def difference(figure: Drawing, tests: Recordings) -> Words | None:
     nothing = np.zeros((len(tests.axes), 0))
     bases = [tests.samples[0]] * len(tests.tests)
     tests.over_time(figure, [Row("difference", "mm", tests.axes, bases, [nothing, *shown])])
-    return f"Difference to {first.name}", f"Measured displacement minus {first.name}."
+    return f"Difference from {first.name}", f"Measured displacement minus the displacement of {first.name}."
 
 
 def control_error(figure: Drawing, tests: Recordings) -> Words:
@@ -299,7 +299,7 @@ def loads(figure: Drawing, tests: Recordings) -> Words | None:
     tests.over_time(figure, rows)
     error = np.abs(histories.error)
     error = error[np.isfinite(error)]
-    kept = f"kept within {quantity(float(error.max()), KN, 'kN')}" if len(error) else "held"
+    kept = f"within {quantity(float(error.max()), KN, 'kN')} of the target" if len(error) else "held"
     return f"Loads: {kept}", "Force, with its target while the axis was controlled by force, and displacement."
 
 
@@ -353,10 +353,11 @@ DAMPING = 0.05
 def response_spectrum(
     acceleration: Array, step: float, periods: Array, damping: float = DAMPING
 ) -> tuple[Array, Array]:
-    """Return largest relative displacement (m) and pseudo-acceleration (m/s^2) at ``periods`` (s), ``(m,)`` each.
+    """Return the largest displacement (m) and pseudo-acceleration (m/s^2) at ``periods`` (s), ``(m,)`` each.
 
-    The response to the ground ``acceleration``, ``(n,)`` m/s^2 every ``step`` (s), is exact if the acceleration is
-    linear between samples (Nigam & Jennings 1969). Maxima are taken at the samples.
+    The displacement is relative to the ground. ``acceleration`` ``(n,)`` (m/s^2) of the ground has a value every
+    ``step`` (s). The response is exact if the acceleration is linear between samples (Nigam & Jennings 1969).
+    Maxima are taken at the samples.
     """
     moved = np.array(
         [_largest(acceleration, step, 2.0 * math.pi / period, damping) for period in periods.tolist()]
@@ -413,14 +414,14 @@ def _periods(evaluation: Evaluation) -> Array:
 
 
 AT_PEAK, AT_ZERO = 0.1, 0.04
-"""Half widths of the zooms at the peak and at the zero crossing, in periods of the target."""
+"""Half widths of the magnified parts at the peak and at the zero crossing, in periods of the target."""
 LEAST = 12
-"""Smallest half width of a zoom, samples."""
+"""Smallest half width of a magnified part, samples."""
 COMMAND: Look = {"color": INK, "ls": DASHES, "label": "command"}
 
 
 def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the first and last sample of two zooms: at the peak and at the fastest zero crossing.
+    """Return the first and last sample of two magnified parts: at the peak and at the fastest zero crossing.
 
     Sample 0 is the first evaluated sample. The result is None if there are fewer than two zero crossings.
     """
@@ -444,7 +445,7 @@ def zooms(figure: Drawing, tests: Recordings) -> Words | None:
     panels = figure.panels(len(spots), 2, 1.2 if len(run.axes) > 1 else 2.0)
     for pair, (axis, zoom) in zip(panels, spots.items(), strict=True):
         suffix = suffix_of(run.axes, axis)
-        for panel, (first, last), where in zip(pair, zoom, ("peak", "crossing of zero"), strict=True):
+        for panel, (first, last), where in zip(pair, zoom, ("peak", "zero crossing"), strict=True):
             cut = samples[first : last + 1]
             title = f"{suffix} (mm)".strip() if suffix else "displacement (mm)"
             tests.time(panel, title if panel is pair[0] else "")
@@ -482,7 +483,7 @@ PREDICTED: dict[str, Look] = {
 
 
 def corridor(figure: Drawing, tests: Recordings) -> Words | None:
-    """Draw measured quantities and their predicted bands. Raises ConfigError if the corridor's file is missing."""
+    """Draw measured quantities and their predicted ranges. Raises ConfigError if the corridor file is missing."""
     run, file = tests.run, tests.run.scenario.monitor.corridor
     if file is None:
         return None
@@ -703,9 +704,9 @@ def copies(figure: Drawing, tests: Recordings) -> Words | None:
 def _parameters(
     base: Base, names: Iterable[str], shares: Array, bounds: tuple[Array, Array], released: str
 ) -> list[Row]:
-    """Return a row for each parameter: mean, deviation and released value, relative to the initial value.
+    """Return the row of each parameter.
 
-    ``shares`` has these values, ``(n, 3, m)``.
+    ``shares`` ``(n, 3, m)`` are mean, deviation and released value, relative to the initial value.
     """
     looks: dict[str, Look] = {
         "one standard deviation": {"color": BAND},
@@ -739,7 +740,7 @@ def copies_in_shadow(followed: Followed, run: Run) -> Drawing:
     looks: dict[str, Look] = {
         "measured": {"color": FAINT, "lw": 1.8},
         "expected": {"color": INK},
-        "copies rest": {"color": LIMIT, "ls": "", "marker": "|", "ms": 4.0},
+        "not updated": {"color": LIMIT, "ls": "", "marker": "|", "ms": 4.0},
     }
     forces = [KN * followed.force, KN * followed.expected, np.where(followed.use == LEARNT, np.nan, 0.0)]
     rows += [Row("force", "kN", looks, [base], [forces], None), _innovation(base, followed.mean_square)]

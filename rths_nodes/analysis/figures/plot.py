@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots of one quantity of tests on the caller's matplotlib axes, for notebooks and papers."""
+"""Plots of single quantities of tests on the caller's matplotlib axes, for notebooks and papers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from rths_nodes.recording.run import History, Run, samples_of, steps_of
 
 UNITS = {"m": (1e3, "mm"), "N": (1e-3, "kN"), "m/s^2": (1.0, "m/s²"), "1": (1.0, "")}
 RATES = {"m/s": 1, "m/s^2": 2}
-"""Unit -> power of the time ratio that converts a rate to the time of the structure."""
+"""Power of the time ratio that converts a rate to the time axis of the structure, by unit."""
 TRACKING, ERROR, LOOPS = "tracking", "error", "hysteresis"
 
 
@@ -129,7 +129,7 @@ def plot_by_label(
 
 
 class PrintFigure(Figure):
-    """Figure that is always saved in the style for paper."""
+    """Figure that is always saved in the style for print."""
 
     def savefig(self, *places: Any, **options: Any) -> None:
         with in_style(INCH * self.get_figwidth()):

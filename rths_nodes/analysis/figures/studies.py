@@ -22,7 +22,7 @@ from rths_nodes.core.samples import Array
 ROW, HEIGHT, ACROSS = 0.24, 2.1, 3
 """``ROW``: height of a row of runs, inches. ``HEIGHT``: height of a panel, inches. ``ACROSS``: panels in a row."""
 DOTS = 1500
-"""Largest number of runs drawn as dots. Only every n-th run is drawn if there are more."""
+"""Largest number of runs drawn as dots. If there are more, only every n-th run is drawn."""
 MARKS = "osD^vP*X<>"
 TICKS = 3
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
@@ -32,12 +32,12 @@ SHARE, LINE = 0.7, 0.05
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 SPREAD = (
     f"Dots: single runs. Bars: the middle {HIGH - LOW:g} % of the runs; {{}}: median. Crosses: runs without "
-    "value, e.g. unfinished runs, which count as larger than all others. Logarithmic axis{}."
+    "a value, e.g. unfinished runs, which count as larger than all others. Logarithmic axis{}."
 )
 
 
 def magnitude_axis(panel: Axes, direction: str, values: Array) -> float:
-    """Scale the axis ``direction`` (x or y) for the magnitudes ``values``, and return its upper end.
+    """Scale the axis ``direction`` (``x`` or ``y``) for magnitudes ``values``, and return its upper end.
 
     The axis is logarithmic, with a linear section down to zero if a value is zero.
     """
@@ -68,9 +68,9 @@ def ticks(least: float, most: float) -> list[float]:
 def spread(
     panel: Axes, at: Array, values: Array, edge: float, across: bool, dots: str, median: Look, bar: bool = True
 ) -> None:
-    """Draw the runs at positions ``at``: magnitudes ``values`` as dots, a ``bar`` from 5 to 95 %, and the median.
+    """Draw runs at the positions ``at``: magnitudes ``values`` as dots, a ``bar`` from 5 to 95 %, and the median.
 
-    Magnitudes are along x if ``across`` is true, otherwise along y. ``edge`` is the upper end of this axis.
+    Magnitudes are drawn along x if ``across`` is true, otherwise along y. ``edge`` is the upper end of this axis.
     ``dots`` is the colour of the dots, and ``median`` the look of the median.
     """
 

@@ -32,9 +32,9 @@ from rths_nodes.loop.scenario.schema import Scenario
 TAPER = 1.0
 """Rise time and fall time of the noise, s. Each is at most a tenth of the duration."""
 SETTLED = 1.0
-"""Time under constant load before the motion begins, s."""
+"""Duration of the constant load before the motion begins, s."""
 RAMP, SETTLING = 2, 1
-"""Numbers of cycles. ``RAMP``: in a smooth rise or fall. ``SETTLING``: from the rise to the evaluated cycles."""
+"""Numbers of cycles. ``RAMP``: smooth rise or fall. ``SETTLING``: between the rise and the evaluated cycles."""
 WITHOUT_STRUCTURE: dict[str, object] = {
     "structure": None,
     "reduction": None,
@@ -47,7 +47,7 @@ WITHOUT_STRUCTURE: dict[str, object] = {
     "cases": {},
     "substeps": 1,
 }
-"""Changes that turn a scenario into a test whose targets are known in advance."""
+"""Settings that convert a scenario to a test whose targets are known in advance."""
 HARMONICS = 9
 POINTS = 720
 ALIKE = 1.05
@@ -97,7 +97,7 @@ class Cycles:
 
 
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
-    """Return the scenario in which ``noise`` moves only ``axis``. Raises ConfigError if the noise is too fast."""
+    """Return the scenario in which ``noise`` moves only ``axis``. Raises ConfigError if its band is too high."""
     _resolved(scenario, "upper_frequency", noise.upper_frequency)
     motion = {
         "type": "band_limited_noise",
@@ -158,7 +158,7 @@ def _resolved(scenario: Scenario, name: str, frequency: float) -> None:
 def _moving(
     scenario: Scenario, axis: int, motion: dict[str, object], duration: float, word: str, semi_active: object
 ) -> Scenario:
-    """Return the scenario with motion of ``axis`` only, without structure, compensator and ground motion.
+    """Return the scenario in which only ``axis`` moves, without structure, compensator and ground motion.
 
     A scaled specimen is driven and loaded at its own scale.
     """
@@ -190,7 +190,7 @@ def _moving(
 
 
 def loaded_at(scenario: Scenario) -> float:
-    """Return the time (s) at which all loads have settled, rounded up to a sample; 0 without loads."""
+    """Return the time (s), rounded up to a sample, at which all loads have settled. It is 0 without loads."""
     longest = 0.0
     for name in scenario.force_axes:
         load, limits = scenario.axes[name].own_load, scenario.axes[name].limits
@@ -204,7 +204,7 @@ def loaded_at(scenario: Scenario) -> float:
 class Cyclic:
     """Results of a cyclic test of one axis at ``frequency`` (Hz).
 
-    ``wanted`` (m) is the commanded amplitude, ``amplitude`` (m) the measured one.
+    ``wanted`` (m) is the commanded amplitude, ``amplitude`` (m) the measured amplitude.
 
     Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m) are the real and imaginary part of force over
     displacement in the first harmonic. ``effective_stiffness`` is in N/m, ``energy`` (J) is dissipated in a cycle,
@@ -212,8 +212,8 @@ class Cyclic:
     ``stiffness_scatter`` (N/m) and ``loss_factor_scatter`` are standard deviations over the cycles, NaN for a
     single cycle or too few samples.
 
-    Actuator: ``gain`` and ``delay`` (s) relate measured displacement to command and include the transport delay.
-    The delay is ambiguous by whole periods. ``displacement`` (m) and ``force`` (N) are the mean cycle,
+    Actuator: ``gain`` and ``delay`` (s) relate the measured displacement to the command. The delay includes the
+    transport delay and is ambiguous by whole periods. ``displacement`` (m) and ``force`` (N) are the mean cycle,
     ``(POINTS,)``.
     """
 
@@ -243,8 +243,8 @@ class Cyclic:
 class Equivalent:
     """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests.
 
-    The ranges hold the smallest and the largest value in a single test. ``Cyclic.damping`` (Jacobsen) also
-    represents the energy of the other harmonics.
+    The ranges hold the smallest and the largest value among the tests. Unlike ``damping``, ``Cyclic.damping``
+    (Jacobsen) also represents the energy of the other harmonics.
     """
 
     stiffness: float
@@ -356,7 +356,7 @@ def _scatter(displacement: Array, force: Array, dt: float, omega: float, cycles:
 
 def _harmonics(history: Array, dt: float, omega: float, most: int = HARMONICS) -> Complex:
     """Return amplitudes a_n of the least-squares fit sum Re(a_n exp(i n omega t)), n = 0 to at most ``most``."""
-    count = min(most, math.ceil(math.pi / (omega * dt)) - 1)  # only harmonics below half the sampling rate
+    count = min(most, math.ceil(math.pi / (omega * dt)) - 1)  # only harmonics below the Nyquist frequency
     if count < 1 or len(history) < 4 * count + 2:
         raise ValueError(f"{len(history)} samples: too few for a cycle of {2.0 * math.pi / omega:g} s")
     phase = omega * dt * np.outer(np.arange(len(history)), np.arange(1, count + 1))

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification of a rig with several axes by frequency responses (Phillips & Spencer 2012, section 3.1).
 
-1. Each actuator is driven with band-limited noise. The estimator H1 gives the response, a matrix.
+1. Each actuator is driven with band-limited noise. The estimator H1 gives the matrix of the responses.
 2. The matrix is inverted at each frequency.
 3. Each entry of the inverse is fitted with a polynomial in s (Eq. 2.8; ``mechanics/loading_model.py``).
 4. The output-error method (:func:`identify`) refines the polynomials and finds the delay.
 5. The state-space model follows from the fit (``loading_model.state_space``).
 
-The response relates samples to samples and includes the hold of the commands. For periodic noise see
-``doc/identified_inverse.md``. In step 4, the response of the rig is
+The response relates sampled displacements to sampled commands and includes the hold of the commands. For periodic
+noise see ``doc/identified_inverse.md``. In step 4, the response of the rig is
 
     G(s) = P(s)^-1 e^(-s D)
 
@@ -42,7 +42,7 @@ NONE = -1
 HIGHEST = len(DERIVATIVES) - 1
 EXACT = 1e-10
 FEWEST = 4
-"""Smallest number of averaged spectral lines. A single line always has coherence 1."""
+"""Smallest number of averaged spectral lines. With a single line, the coherence would always be 1."""
 WORST_CONDITION = 1e12
 """Condition number of the power matrix of the commands, above which the axes were not driven separately."""
 ENDS, STILL = 10, 1e-3
@@ -113,11 +113,10 @@ def frequency_response(
 ) -> FrequencyResponse:
     """Return the response in ``band`` (Hz), estimated by H1 from ``experiments`` with samples every ``dt`` (s).
 
-    In each interval of ``resolution`` (Hz), a response linear in the frequency is fitted to all spectral
-    lines (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their
-    transients, which are equally smooth, are also fitted. Raises ValueError if the shapes
-    of histories differ, if the band has too few frequencies, or if the experiments do not drive every axis
-    separately.
+    In each interval of ``resolution`` (Hz), a response linear in the frequency is fitted to all spectral lines
+    (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their transients,
+    which are equally smooth, are also fitted. Raises ValueError if the shapes of histories differ, if the band has
+    too few frequencies, or if the experiments do not drive every axis separately.
     """
     if not resolution > 0.0:
         raise ValueError(f"resolution = {resolution:g} Hz: must be > 0")
@@ -205,10 +204,10 @@ def entry_fits(measured: FrequencyResponse) -> EntryFits:
 
 
 def fit_of(fits: EntryFits, count: int, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
-    """Choose among polynomials fitted to ``count`` values (step 3). Errors are relative to the row's diagonal.
+    """Return the inverse with a polynomial for each entry, chosen from ``fits`` to ``count`` values (step 3).
 
     By default the degree of each entry, up to ``highest``, minimises the criterion of Schwarz (1978). An entry
-    without coupling is zero.
+    without coupling is zero. Errors are relative to the diagonal element of the row.
     """
     n = len(fits)
     coefficients, error, chosen = np.zeros((HIGHEST + 1, n, n)), np.zeros((n, n)), np.full((n, n), NONE)
@@ -247,7 +246,7 @@ class Identified(NamedTuple):
     delay_range: tuple[float, float]
     """95 % interval of the delay, s."""
     explained: bool
-    """True if the model explains the responses within noise. Otherwise the delay includes other dynamics."""
+    """True if the model explains the responses within noise. Otherwise the delay may include other dynamics."""
     deviation: Array
     measured: FrequencyResponse
     """The measured response, without the effects of hold, sampling and delay."""
@@ -260,7 +259,7 @@ def identify(
     orders: Orders | None = None,
     delay: float | None = None,
 ) -> Identified:
-    """Return the model of a rig from its response, ``sampled`` every ``dt`` (s).
+    """Return the model of a rig, identified from its response ``sampled`` with the period ``dt`` (s).
 
     Commands are held over the preceding sample, or linear between samples if ``ramp`` is true. By default
     ``orders`` and ``delay`` (s) are identified. Raises ConfigError if no model is stable.
@@ -346,7 +345,7 @@ def _best_start(
 
 
 def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
-    """Return ``lower`` with an additional fast pole, and its delay minus the lag of this pole."""
+    """Return the model ``lower`` with an additional fast pole, and its delay minus the lag of this pole."""
     fit = lower.fit
     lag = FAST * abs(float(np.trace(fit.coefficients[1]) / np.trace(fit.coefficients[0])))
     coefficients = fit.coefficients.copy()
@@ -467,7 +466,7 @@ def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Co
     if periods < 2:
         raise ValueError(f"{len(command)} samples: must cover at least two periods of {samples} samples")
     change = command[samples:] - command[:-samples]
-    if np.mean(change**2) > 0.5 * np.mean(command**2):  # rise and fall cause smaller changes
+    if np.mean(change**2) > 0.5 * np.mean(command**2):  # the rise and fall of the noise cause smaller changes
         raise ValueError(f"the command must repeat every {samples} samples, as periodic noise does")
     settled = (history[samples : periods * samples].reshape(periods - 1, samples, -1) for history in experiment)
     u, x = (np.fft.rfft(history.mean(axis=0), axis=0)[kept] for history in settled)

@@ -16,7 +16,7 @@ minimises the information criterion of Schwarz (1978). The specimen is a spring 
 squares to displacement, velocity and force, after the same zero-phase low-pass filter.
 
 **Updated model** of a specimen, updated sample by sample as in the loop (:func:`follow`). Displacement and force
-are taken at the same instant. Otherwise a lag between them would appear as negative damping.
+refer to the same instant, because a lag between them would appear as negative damping.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PURE = 0.95
 LINE = 3
 """Half width of the peak of a sine with a Hann window, in spectral lines."""
 STARTING = 10
-"""Duration of the start-up of a sine, as a multiple of the loading system's delay."""
+"""Duration of the start-up at the beginning of a sine, as a multiple of the loading system's delay."""
 FEWEST_PERIODS = 3
 SPACING_S = 5 / 1024
 """Time between the taps of ``discrete_model``, s: 5 samples at 1024 Hz, as published."""
@@ -60,7 +60,7 @@ DAMPING = 0.7
 NOISE = 0.02
 """Default rms noise of the force, relative to the large force (``LARGE``)."""
 LARGE = 0.99
-"""Quantile of the force's magnitude that counts as the large force. Higher values may be spikes."""
+"""Quantile of the force's magnitude that defines the large force. Higher values may be spikes."""
 UNCERTAINTY = 0.3
 """Default standard deviation of the initial values of parameters, relative to these values."""
 FEWEST = 100
@@ -68,10 +68,10 @@ FEWEST = 100
 
 @dataclass(frozen=True)
 class Relation:
-    """Delay (s) and amplitude ratio of a displacement relative to another displacement.
+    """Delay (s) and amplitude ratio of one displacement relative to another.
 
     ``delay`` is at the peak of the correlation, or NaN if it exceeds ``monitor.longest_delay``. The ``fei`` fields
-    are the frequency evaluation index. The ``sine`` fields describe a fitted sine, or are None.
+    are the frequency evaluation index. The ``sine`` fields belong to a fitted sine, or are None.
     """
 
     delay: float
@@ -92,8 +92,8 @@ class Estimate:
 
     ``tracking`` relates the measurement to the target, after compensation. ``loading`` relates the measurement to
     the command, without compensation. ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. The
-    window is the longest complete stretch. The recording lacks ``missing`` samples. ``suggested`` holds parameters
-    by compensator and name. ``notes`` holds the reasons for missing results.
+    window is the longest interval without missing samples. The recording lacks ``missing`` samples. ``suggested``
+    holds parameters by compensator and name, ``notes`` the reasons for missing results.
     """
 
     start: float
@@ -110,10 +110,10 @@ class Estimate:
 def estimate(
     run: Run, axis: str | None = None, start: float | None = None, end: float | None = None
 ) -> dict[str, Estimate]:
-    """Return estimates by axis, for ``axis`` or for all axes, from ``start`` to ``end`` (s).
+    """Return the estimate of each axis, or only of ``axis``, from ``start`` to ``end`` (s).
 
-    The soft start and the start-up of a sine are omitted unless ``start`` is given. Raises ConfigError for too
-    few usable samples, or an axis at rest.
+    The soft start and the start-up of a sine are omitted unless ``start`` is given. Raises ConfigError if
+    there are too few usable samples, or if an axis is at rest.
     """
     if axis is not None and axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)
@@ -203,7 +203,7 @@ def _suggested(
     else:
         notes.append("the measurement leads the command, so there is no delay to compensate")
     if sine is not None:
-        notes.append("one sine cannot separate the three parameters of discrete_model. Use a sweep or a test")
+        notes.append("one sine does not determine the three parameters of discrete_model. Use a sweep or a test")
         return suggestions, tuple(notes)
     try:
         spacing = discrete_model_spacing(dt)
@@ -290,7 +290,7 @@ def _refuse_unless(fine: bool, message: str) -> None:
 
 @dataclass(frozen=True)
 class AxisModel:
-    """Sections ``actuator`` and ``specimen`` of an axis, and their agreement with the recording.
+    """Sections ``actuator`` and ``specimen`` of an axis in a scenario, and their agreement with the recording.
 
     ``displacement_fit`` and ``force_fit`` are 100 (1 - rms error / recorded rms), %. ``residual`` is the rms error
     of the displacement (m).
@@ -311,7 +311,7 @@ def usable(run: Run) -> int:
 
 
 def axis_models(run: Run) -> dict[str, AxisModel]:
-    """Return the model of each moving axis, from the :func:`usable` samples.
+    """Return the model of each displacement-controlled axis, from the :func:`usable` samples.
 
     Raises ConfigError if axes are coupled by more than their loads, if the recording is too short, or if an axis
     does not move.
@@ -342,7 +342,7 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
 
 
 def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Array]:
-    """Return the displacement and force at the same instants, from histories ``(n,)`` of the same samples.
+    """Return displacement and force at the same instants, from histories ``(n,)`` recorded in the same samples.
 
     The delay of the load cell is removed, so the last samples are omitted. The displacement is filtered like the
     force, because the lag of the filter would otherwise appear as negative damping.
@@ -439,7 +439,7 @@ def _rms(values: Array) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """History of ``copy``, updated by ``law``: ``m`` parameters at ``n`` samples, in SI units.
+    """History of the model ``copy``, updated by ``law``: ``m`` parameters at ``n`` samples, in SI units.
 
     ``estimate``, ``deviation`` (one standard deviation) and ``released`` (values for use in a loop) are ``(n,
     m)``. ``force`` is the measured force, ``expected`` the predicted force, and ``spread`` the standard deviation
@@ -493,7 +493,7 @@ class Followed:
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
     """Return an updatable model of type ``model`` with the parameters of the test.
 
-    Values in ``stated`` replace these parameters. Raises ConfigError if a value is invalid.
+    Values in ``stated`` override these parameters. Raises ConfigError if a value is invalid.
     """
     data = run.scenario.data()
     sections = [data["structure"].get("restoring_force") if data.get("structure") else None]
@@ -515,9 +515,10 @@ def follow(
     start: float | None = None,
     end: float | None = None,
 ) -> Followed:
-    """Return the history of ``copy``, updated by samples from ``start`` to ``end`` (s). ``noise`` is in N rms.
+    """Return the history of ``copy``, updated with the samples from ``start`` to ``end`` (s).
 
-    Raises ConfigError if an argument is invalid, or if motion or force is missing.
+    ``noise`` is the rms noise of the force, N. Raises ConfigError if an argument is invalid, or if the motion or
+    the force is zero or missing.
     """
     if axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)
@@ -568,7 +569,7 @@ def _samples(
     moved, bad = run.displacement[:, column], (run.flags & updating.UNUSABLE) != 0
     broken = ~np.isfinite(moved)
     if broken.all():
-        raise ConfigError(f"{axis}: no displacement in this recording")
+        raise ConfigError(f"{axis}: there is no displacement in this recording")
     if low_pass(section, dt) is not None and broken.any():
         last = np.maximum.accumulate(np.where(broken, np.argmin(broken), np.arange(len(moved))))
         moved, bad = moved[last], bad | broken  # non-finite values would remain in the filter

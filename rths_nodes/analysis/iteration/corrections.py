@@ -52,10 +52,10 @@ TRACKING, HISTORY = "tracking", "history"
 """Modes. ``TRACKING`` corrects only the commands. ``HISTORY`` corrects targets and commands."""
 CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
 HELD = "held"
-"""Verdict if the next run would exceed its bounds. Every verdict ends the iteration."""
+"""Verdict if the next run would exceed its bounds. Like every verdict, it ends the iteration."""
 RISES = 2
 SOFTER = 0.05
-"""Largest permitted loss of a specimen's force for the same motion, relative to the first run."""
+"""Largest permitted decrease of a specimen's force for the same motion, relative to the first run."""
 TOLERANCE = 0.5
 """Default tolerance of the error, % of the rms of the target."""
 AT_FLOOR = 2.0
@@ -69,7 +69,7 @@ STRAIGHT = 1e-3
 WEAKEST = 1e-3
 """Relative singular value below which a difference of residuals is treated as noise."""
 LARGEST = 2.0
-"""Largest magnitude of Aitken's relaxation factor. Equal residuals do not determine the factor."""
+"""Largest magnitude of Aitken's relaxation factor, which is undetermined if two residuals are equal."""
 RELAXATIONS = "constant", "aitken", "quasi_newton", "model"
 PLAYED = WITHOUT_STRUCTURE | {
     "semi_active": None,
@@ -85,10 +85,10 @@ class Row:
 
     ``error`` (%) is the remaining error, ``noise`` (%) the noise below the cut-off, and ``residual`` (%) the
     residual of whole histories. ``missed`` (m) is the rms of target minus displacement, at all frequencies.
-    ``true`` (%) is the error of a simulator's true displacement. In the mode ``tracking`` it is relative to the
-    target, otherwise to the response of the complete structure. ``answer`` is the ratio of each
-    specimen's force to its force for the same motion in the first run. ``command``, ``velocity`` and ``force``
-    are peaks relative to the first run.
+    ``true`` (%) is the error of a simulator's true displacement: relative to the target in the mode ``tracking``,
+    otherwise to the response of the complete structure. ``answer`` is the ratio of each specimen's force to its
+    force for the same motion in the first run. ``command``, ``velocity`` and ``force`` are peaks relative to the
+    first run.
     """
 
     number: int
@@ -134,7 +134,7 @@ def force_of(specimens: Array, motion: Array) -> Array:
 def answer(spectra: Spectra, expected: Array, moved: Array, force: Array, cutoff: float) -> Array:
     """Return the ratio of ``force`` to the force of ``expected`` specimens below ``cutoff`` (Hz), ``(n_axes,)``.
 
-    The ratio is a least-squares factor for the same motion. It is NaN if the expected force is zero.
+    Both forces belong to the same motion. The ratio is a least-squares factor, or NaN without expected force.
     """
     by, f = force_of(expected, spectra.motion(moved, cutoff)), spectra.low_passed(force, cutoff)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -262,7 +262,7 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
     if np.abs(2.0 * half[0] - half[1]).max() > STRAIGHT * np.abs(half[1]).max():
         raise ConfigError(
             "setup: the axes do not move in proportion to the structure in the expected motion; an iteration of "
-            "whole histories needs a linear setup"
+            "whole histories requires a linear setup"
         )
 
 
@@ -270,10 +270,10 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
 class Settings:
     """Settings of an iteration.
 
-    The iteration ends after ``runs`` runs or within the ``tolerance`` (% of the rms of the target). ``omega`` is
-    the relaxation factor or its first value. Corrections end at ``cutoff`` (Hz). ``within`` is the largest ratio
-    of command, velocity and force to their peaks in the first run. ``changes`` are overrides of the scenario, by
-    the number of the first run in which they apply.
+    The iteration ends after ``runs`` runs, or if the error is within the ``tolerance`` (% of the target's rms).
+    ``omega`` is the relaxation factor or its first value. Corrections end at ``cutoff`` (Hz). ``within`` limits
+    the peaks of command, velocity and force, relative to the first run. ``changes`` are overrides of the scenario,
+    by the number of the first run in which they apply.
     """
 
     mode: str
@@ -322,7 +322,7 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """Result of a simulated run on the identified model."""
+    """Result of a simulation of the next run on the identified model."""
 
     peaks: Peaks
     missed: float
@@ -343,10 +343,10 @@ def check(scenario: Scenario) -> None:
 
 
 class Corrections:
-    """Computes the target and commands of the next run of an iteration from previous results.
+    """Computes the target and commands of the next run of an iteration from the results of previous runs.
 
-    ``inverse`` is identified from the first run. An existing run ``first`` becomes run 1. Without ``first``, run 1
-    follows the targets known before the test. Raises ConfigError if the scenario cannot be iterated.
+    ``inverse`` is identified from the first run. An existing run ``first`` becomes run 1. If ``first`` is None,
+    run 1 follows the targets known before the test. Raises ConfigError if the scenario cannot be iterated.
     """
 
     def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:
@@ -357,7 +357,7 @@ class Corrections:
         self._part = Substructure(self.base) if computed else None
         if settings.mode == HISTORY and self._part is None:
             raise ConfigError(
-                "structure: missing; an iteration of whole histories needs a structure that computes the history"
+                "structure: missing; an iteration of whole histories requires a structure to compute the history"
             )
         self.relaxation = Relaxation(settings.relaxation, settings.omega, self._part) if self._part else None
         if first is not None:
@@ -391,7 +391,7 @@ class Corrections:
         return [change for first in sorted(changes) if number >= first for change in changes[first]]
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Evaluate a run and add its row. Raises ConfigError if the first run does not identify the rig."""
+        """Evaluate a run and add its row. Raises ConfigError if run 1 does not suffice to identify the rig."""
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
             self.rows.append(row)
@@ -467,7 +467,7 @@ class Corrections:
         return {axis: dict(zip(PEAKS, row, strict=True)) for axis, row in zip(self.base.axes, rows, strict=True)}
 
     def _in_time(self, force: Array) -> Array:
-        """Return the forces at the instants of the displacements, without the delay ``force_lead``."""
+        """Return the forces at the instants of the displacements, by removing the delay ``force_lead``."""
         late = self.base.force_lead or 0.0
         times = self.base.dt * np.arange(len(force))
         return np.column_stack([np.interp(times + late, times, column) for column in force.T])
@@ -476,7 +476,7 @@ class Corrections:
 def _played(run: Run, base: Scenario) -> Array:
     n = base.samples + 1
     if len(run.target) < n or not np.isfinite(run.target[:n]).all():
-        raise ConfigError(f"the first run has {len(run.target)} samples, but {n} samples without gaps are needed")
+        raise ConfigError(f"the first run has {len(run.target)} samples; {n} samples without gaps are required")
     target = run.target[:n]
     velocity = np.gradient(target, base.dt, axis=0)
     return np.stack([target, velocity, np.gradient(velocity, base.dt, axis=0)], axis=1)

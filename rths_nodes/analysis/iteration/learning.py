@@ -14,8 +14,8 @@ variable. The delay tau is the candidate with the widest frequency range. In a b
 |1 - L T| plus the effect of the noise, where T is the rig. Q ends where measured errors are mostly noise. The same
 ratio with the instrumental variable is free of noise and gives the end of W.
 
-A history may end at any value. A fade to zero over ``FADE`` s and zeros for the same time are appended, so that
-the end does not leak into the beginning. Filters are zero-phase.
+A history may end at any value. A fade to zero over ``FADE`` s and zeros of the same duration are appended, so that
+the end does not leak into the beginning. All filters are zero-phase.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Spectra:
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
     def faded(self, history: Array) -> Complex:
-        """Fade ``history`` to zero, so that its end does not alias, and return the spectra."""
+        """Return the spectra of ``history`` faded to zero, so that its end does not leak into its beginning."""
         window = np.concatenate([np.ones(self.samples - self._fade), self._fall])
         return self.of(history * window[:, None])
 
@@ -78,7 +78,7 @@ class Spectra:
         return np.asarray(np.fft.irfft(spectra, self._length, axis=0)[: self.samples])
 
     def pass_to(self, cutoff: float) -> Array:
-        """Return the gain of a low-pass: 1 up to ``FLAT`` times the ``cutoff`` (Hz), then a cosine to zero."""
+        """Return the gain of a low-pass filter: 1 up to ``FLAT`` times ``cutoff`` (Hz), then a cosine to 0."""
         part = np.clip((self.frequencies / cutoff - FLAT) / (1.0 - FLAT), 0.0, 1.0)
         return np.asarray(0.5 + 0.5 * np.cos(np.pi * part))
 
@@ -140,14 +140,14 @@ class Inverse(NamedTuple):
 def fitted(
     spectra: Spectra, command: Array, moved: Array, target: Array, axes: tuple[str, ...], cutoff: float | None
 ) -> Inverse:
-    """Fit the inverse of each of ``axes`` to the histories of a run, ``(samples, n_axes)`` m.
+    """Return the inverse of each of ``axes``, fitted to the histories of a run, ``(samples, n_axes)`` m.
 
-    ``cutoff`` (Hz), unless None, is the end of Q. Raises ConfigError if an axis is at rest or no band is usable.
+    ``cutoff`` (Hz) replaces the upper end of Q. Raises ConfigError if an axis is at rest or no band is usable.
     """
     u, y, z = (spectra.faded(values) for values in (command, moved, target))
     for axis, name in enumerate(axes):
         if not (np.abs(u[:, axis]).max() > 0.0 and np.abs(y[:, axis]).max() > 0.0):
-            raise ConfigError(f"{name}: the axis does not move, so nothing can be learnt")
+            raise ConfigError(f"{name}: the axis does not move, so its inverse cannot be identified")
     noise = spectra.samples * noise_rms(moved) ** 2
     edges = _edges(spectra.frequencies)
     rows = [
@@ -193,7 +193,7 @@ def _of_axis(
     lines, least = np.diff(edges), QUIET * power.max()
 
     def polynomial(delay: float) -> Array:
-        # L, which amplifies the noise, is not known yet
+        # start without L, which amplifies the noise
         coefficients, spread = np.zeros(0), EXPECTED**2 * power + noise * (power.max() / power)
         for _ in range(PASSES):
             weak = np.flatnonzero(power < np.maximum(spread, least))
@@ -224,9 +224,9 @@ def _of_axis(
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Return the unexplained fraction (``rest`` over ``u``) of the commands in each band, worst axis, ``(m, 2)``.
+    """Return the unexplained fraction (``rest`` over ``u``) of the commands of the worst axis by band, ``(m, 2)``.
 
-    The first column includes the noise. The second column is free of noise, because it uses the targets ``z``.
+    The first column includes the noise. The second column does not, because it uses the targets ``z``.
     """
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-contained HTML pages without scripts: about a test, several tests, a procedure, a commissioning, a study.
+"""Self-contained HTML pages without scripts about a test, several tests, a procedure, a commissioning or a study.
 
-The figures correspond to Figs. 7-11 of Chen & Ricles (2010), as inline SVG.
+The figures are inline SVG. Several correspond to Figs. 7-11 of Chen & Ricles (2010).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _TOLD = {
     *("actuator_nodes", "gaps", "host", "lost", "outcome", "pace", "reason", "rig_kind", "run_id", "samples"),
     *("scenario", "started", "version"),
 }
-"""Keys of a run's information that other sections of the page show."""
+"""Keys of a run's information that are shown in other sections of the page."""
 
 
 def across(simulation: str, made_elsewhere: bool = False) -> str:
@@ -147,9 +147,9 @@ def _excitation(evaluation: Evaluation) -> str:
 
 
 def summary(evaluation: Evaluation, noun: str) -> list[str]:
-    """Return sentences on the result of a ``noun`` (test or rung).
+    """Return sentences about the result of a test or a rung (``noun``).
 
-    For a stopped test, the first sentence states when the rig was at rest.
+    If the test was stopped, the first sentence states when the rig was at rest.
     """
     run = evaluation.run
     axes: Data = run.metrics.get("axes") or {}
@@ -219,11 +219,11 @@ KINDS = {"finished": "good", "held": "bad", "tripped": "bad"}
 def write_report(
     run: Run, path: Path, reference: bool = False, test: OfProcedure | None = None, defaults: bool = False
 ) -> None:
-    """Write the page about ``run``.
+    """Write the report on ``run`` to ``path``.
 
-    ``reference`` adds errors relative to the whole structure, which the scenario must have. ``test`` is the
-    procedure with the rung. ``defaults`` also lists parameters with default values. Raises OSError if writing
-    fails, and ConfigError if the scenario cannot be built or the reference computed.
+    ``reference`` adds errors relative to the whole structure; the scenario must have a structure. ``test`` holds
+    the procedure and the rung of the run. ``defaults`` also lists parameters with default values. Raises OSError
+    if writing fails, and ConfigError if the scenario cannot be built or the reference cannot be computed.
     """
     write_page(path, render(run, reference, test, defaults))
 
@@ -324,7 +324,7 @@ def _first_facts(run: Run) -> dict[str, str]:
 
 
 def first_line(run: Run, test: OfProcedure | None) -> str:
-    """Return the reasons why a test is unfinished, invalid or incomplete, or an empty string."""
+    """Return why a test is unfinished, invalid or incomplete, as text; empty for a complete and valid test."""
     parts, (record, rung) = [], test or (None, None)
     reason = run.information.get("reason", "")
     if run.outcome != "finished":
@@ -358,7 +358,7 @@ def template(name: str) -> Template:
 
 
 def css_text(text: str) -> str:
-    """Return ``text`` as a CSS string. Characters that could end the string or the style sheet are escaped."""
+    """Return ``text`` as a CSS string, with characters escaped that could end the string or the style sheet."""
     return '"' + re.sub(r"[^A-Za-z0-9 _.,:-]", lambda match: f"\\{ord(match[0]):x} ", text) + '"'
 
 
@@ -368,11 +368,11 @@ UNTOLD = ("cases", "description", "name")
 
 
 Compared = tuple[str, Run, OfProcedure | None]
-"""Name, run and procedure of a test."""
+"""Name of a test, its run, and its procedure or None."""
 
 
 def write_comparison(tests: Sequence[Compared], path: Path) -> Recordings:
-    """Write the page that compares ``tests`` with the first test. Raises ConfigError if this is impossible."""
+    """Write the page that compares ``tests`` with the first test. Raises ConfigError if one cannot be compared."""
     check({name: run for name, run, _ in tests})
     aligned = [Aligned(name, Evaluation(run)) for name, run, _ in tests]
     drawn = Recordings([test for test in aligned if test.drawable])
@@ -393,7 +393,7 @@ def write_comparison(tests: Sequence[Compared], path: Path) -> Recordings:
     }
     notes: list[str] = []
     for test in aligned:
-        notes += [] if test.drawable else [f"{test.name} is not drawn, because none of its samples counts"]
+        notes += [] if test.drawable else [f"{test.name} is not drawn, because it has no evaluated samples"]
         notes += [f"{part} of {test.name} is left out ({why})" for part, why in test.of.left_out.items()]
     write_page(path, template("overlay.html.j2").render(contents, notes=notes))
     return drawn
@@ -418,7 +418,7 @@ def _heads(tests: Sequence[Compared]) -> Part:
             ]
         )
     heads = ("Test", "Id", "Started", "Outcome", "Scenario", "Host, pace", "Level", "Time axis", "Compensator")
-    return Part("Heads", grid=grid(heads, rows))
+    return Part("Overview", grid=grid(heads, rows))
 
 
 def _scenarios(tests: Sequence[Compared]) -> Part:
@@ -455,11 +455,11 @@ def _part(first: Aligned, other: Aligned, by_curve: Mapping[str, Difference]) ->
         )
         sizes = [rounded(row.rms, factor), rms_share, rounded(row.largest, factor), largest_share]
         rows.append([name, *sizes, rounded(row.at), unit])
-    heads = ("Of", "rms", "rms, %", "largest", "largest, %", "at, s", "unit")
+    heads = ("History", "rms", "rms, %", "largest", "largest, %", "at, s", "unit")
     notes = _cautions_of_times(first, other)
     if not rows:
         notes.append("Nothing can be compared, because the tests have no time in common.")
-    return Part(f"{other.name} less {first.name}", words=tuple(notes), grid=grid(heads, rows))
+    return Part(f"{other.name} minus {first.name}", words=tuple(notes), grid=grid(heads, rows))
 
 
 def _cautions_of_times(first: Aligned, other: Aligned) -> list[str]:
@@ -487,13 +487,13 @@ def _largest(first: Aligned, other: Aligned, by_curve: Mapping[str, Difference])
         return ""
     axis, worst = max(moved.items(), key=lambda row: row[1].largest)
     share = f" ({rounded(PERCENT * worst.largest_share, digits=2)}\u00a0%)" if worst.largest_share else ""
-    by = f"by up to {quantity(worst.largest, MM, 'mm')}{share}" if worst.largest else "nowhere"
+    by = f"by up to {quantity(worst.largest, MM, 'mm')}{share}" if worst.largest else "by 0 mm"
     where = f" of {axis}" if len(moved) > 1 else ""
     return f"{other.name} differs from {first.name} {by} in the measured displacement{where}."
 
 
 def write_sheet(result: Commissioning, path: Path) -> None:
-    """Write the printable sheet about a commissioning. The sheet is a draft until two persons have signed it."""
+    """Write the printable sheet of a commissioning, which is a draft until two persons have signed it."""
     write_page(path, commissioning_sheet(result))
 
 
@@ -548,7 +548,7 @@ def _trials(result: Commissioning) -> Iterator[tuple[str, str, list[Commissionin
 
 
 WORST = 10
-"""Number of worst runs listed per index; at least one run per group is listed."""
+"""Number of worst runs listed for an index, divided among the groups; at least one for each group."""
 ROWS = 100
 REASONS = 20
 

@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
 
 def grid(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> Grid | None:
-    """Return the table, without empty columns and with right-aligned numbers; None if the table is empty."""
+    """Return a table without empty columns and with right-aligned numbers, or None if the table is empty."""
     columns = [*zip(*rows, strict=True)]
     kept = [n for n, column in enumerate(columns) if n == 0 or set(column) != {DASH}]
     if not columns or (len(kept) == 1 and len(heads) > 1):
@@ -53,13 +53,13 @@ def grid(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> Grid | None:
 
 
 def listed(title: str, heads: Sequence[str], rows: Iterable[Iterable[str]], none: str = "None.") -> Part:
-    """Return a part with the table of ``rows`` or, if the table is empty, with the sentence ``none``."""
+    """Return a part with the table of ``rows``, or with the sentence ``none`` if the table is empty."""
     table = grid(heads, rows)
     return Part(title, words=() if table else (none,), grid=table)
 
 
 def moment(stamp: str) -> str:
-    """Return a time such as ``2030-01-02T03:04:05+00:00`` in readable form."""
+    """Convert a time such as ``2030-01-02T03:04:05+00:00`` to ``2030-01-02 03:04:05 UTC``."""
     return re.sub(r"^(\S+)T(\S+?)(?:\.\d+)?(?:\+00:00|Z)$", r"\1 \2 UTC", stamp)
 
 
@@ -112,7 +112,7 @@ def deviations(record: ProcedureRecord) -> Part:
 
 
 def sections(record: ProcedureRecord, rung: RungRecord | None) -> dict[str, list[Part]]:
-    """Return the parts about the procedure, by section of the page. ``rung`` has the histories of the page."""
+    """Return the parts about the procedure, by section. ``rung`` is the rung whose histories the page shows."""
     return {"head": head(record, rung), "Checks": checks(record), "Ladder": ladder(record), "Acts": acts(record)}
 
 
@@ -127,7 +127,7 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
     }
     if rung is not None:
         facts |= {"Rung of the histories": rung_title(rung.name), "Level": f"{PERCENT * rung.level:g} %"}
-        if rung.scenario_hash != record.scenario_hash:  # its level or time ratio differs
+        if rung.scenario_hash != record.scenario_hash:  # the level or time ratio of the rung differs
             facts["Hash of the rung"] = rung.scenario_hash or DASH
         facts |= {"Armed by": " and ".join(rung.armed_by)} if rung.armed_by else {}
         facts["Files, by SHA-256"] = (
@@ -295,7 +295,7 @@ def _climbed(rung: RungRecord, title: str) -> list[str]:
 
 
 _FAR = ("Rung", "Axis", "displ., mm", "stops at", "force, kN", "stops at", "measured, mm/s", "Verdict")
-_DIFFER = "Each cell has the difference from the previous rung / the difference from the rehearsal of the rung."
+_DIFFER = "Each cell contains the difference from the previous rung / from the rehearsal of the same rung."
 
 
 def _far(record: ProcedureRecord, rung: RungRecord, title: str) -> Iterator[list[str]]:
@@ -313,7 +313,7 @@ def _differences(rung: RungRecord, title: str, names: Iterable[str]) -> list[str
 
 
 def _mandate(mandate: Data) -> Part:
-    """Return the runs of rung h, which exists only in records up to version 0.9.0."""
+    """Return the runs of rung h, which only records of versions up to 0.9.0 contain."""
     facts = {key.capitalize(): moment(exact(mandate.get(key))) for key in ("hash", "time", "by", "ended")}
     rows = [
         [exact(row.get("number")), exact(row.get("outcome")), rounded(row.get("error")), rounded(row.get("noise"))]
@@ -327,7 +327,7 @@ def _mandate(mandate: Data) -> Part:
 DIFFERENCES = "; differs from rung "
 QUANTITIES = {"seconds", "unloaded"}
 UNSHOWN = ("hash", "clear")
-"""Suffixes of the names of arguments that are not shown."""
+"""Suffixes of arguments that are not shown."""
 
 
 def _time_of_day(stamp: str, started: str) -> str:
@@ -347,9 +347,9 @@ def acts(record: ProcedureRecord) -> list[Part]:
         came = record.named(f"REFUSED: {act.refused}" if act.refused else result or "done")
         by = f"{act.by or DASH} ({act.way})" if act.way else act.by or DASH
         rows.append([_time_of_day(act.time, record.started), asked, came, by])
-    note = () if rows else ("None were recorded.",)
+    note = () if rows else ("No acts were recorded.",)
     if len(persons := {row[-1] for row in rows}) == 1:
-        note = (f"All by {persons.pop()}.",)
+        note = (f"All acts by {persons.pop()}.",)
         rows = [[*row[:-1], DASH] for row in rows]
     table = grid(("Time", "Act", "Result", "By"), rows)
     parts = [Part("Acts of the operator", words=note, grid=table)]
@@ -360,7 +360,7 @@ def acts(record: ProcedureRecord) -> list[Part]:
         for axis, x in stop.displacement.items()
     ]
     if held:
-        where = ("Time", "State", "Reason", "Axis", "place, mm", "force, kN")
+        where = ("Time", "State", "Reason", "Axis", "position, mm", "force, kN")
         parts.append(listed("Positions at which the rig was held or tripped", where, held))
     unloaded = [
         [moment(row.time), record.called(axis), rounded(before, KN), rounded(row.after.get(axis), KN)]

@@ -39,7 +39,7 @@ from rths_nodes.recording.run import Run
 
 
 class Row(NamedTuple):
-    """Row of a table. ``values`` has a value for each column, or a single value for all columns."""
+    """Row of a table. ``values`` holds one value for each column, or a single value for all columns."""
 
     title: str
     values: list[str]
@@ -62,7 +62,7 @@ class Table(NamedTuple):
 
 _PERCENTILES = {"mean": "mean_s", "median": "median_s", "99 %": "p99_s", "99.9 %": "p999_s", "largest": "max_s"}
 _USUAL = {"mean": "mean_s", "median": "median_s"}
-_COUNTED = (("Missed ticks", "missed"), ("Commands that were received too late to be sent", "late_commands"))
+_COUNTED = (("Missed ticks", "missed"), ("Commands received too late to be sent to the rig", "late_commands"))
 _FLAGGED = (
     (samples.FLAG_BRIDGED, "bridged"),
     (samples.FLAG_SLOWED, "slowed"),
@@ -74,9 +74,9 @@ _FLAGGED = (
 )
 _WHILE_FORCE = "max |target − measured| while the mode is force"
 _LOADS = (
-    Kind("Largest error of force", "max_force_error_n", KN, "kN", _WHILE_FORCE),
-    Kind("Largest error, relative", "max_force_error_percent", 1.0, "%", "as a share of the largest target"),
-    Kind("RMS error of force", "rms_force_error_n", KN, "kN", ""),
+    Kind("Largest force error", "max_force_error_n", KN, "kN", _WHILE_FORCE),
+    Kind("Largest force error, relative", "max_force_error_percent", 1.0, "%", "as a share of the largest target"),
+    Kind("RMS force error", "rms_force_error_n", KN, "kN", ""),
 )
 
 
@@ -92,7 +92,7 @@ def tables(evaluation: Evaluation, reference: bool) -> dict[str, Table | None]:
 
 
 def indices(evaluation: Evaluation) -> Table | None:
-    """Return the table of indices; None without indices. Each axis has two columns if true values are known."""
+    """Return the table of indices, or None without indices. Axes have two columns if true values are known."""
     if len(evaluation.run.time) < 2:
         return None
     columns = _columns(evaluation)
@@ -171,14 +171,14 @@ def timing(run: Run) -> Table:
     timed = [loop, *((title, hops.get(key, {})) for key, title in HOPS), *clocks_of_host]
     for peer, clock in run.timing.get("clocks", {}).items():
         way = {"median_s": clock["round_trip_median_s"], "max_s": clock["round_trip_max_s"]}
-        timed.append((f"round trip to the machine of the {peer} node", way))
+        timed.append((f"round trip to the host of the {peer} node", way))
     rows = [Row(title, [rounded(clock.get(key), US) for key in shown.values()], "µs") for title, clock in timed]
     return Table("", list(shown), [row for row in rows if {*row.values} != {DASH}]).without_gaps()
 
 
 def paced(run: Run) -> str:
     if run.in_lockstep:
-        return "The test ran in lockstep, as fast as the machine allowed, so no servo period limits its times."
+        return "The test ran in lockstep, as fast as possible, so no servo period limits these durations."
     return f"The servo period is {quantity(run.scenario.dt, US, 'µs', 3)}."
 
 
@@ -210,7 +210,7 @@ def limits(evaluation: Evaluation) -> Table:
     of_rig = evaluation.scenario.levels.in_effect(simulated=False, rate=evaluation.scenario.servo_rate)
     for name, numbers in levels.get(WHOLE_RIG, {}).items():
         rows.append(_level(WHOLE_RIG, name, of_rig[name], numbers, unit_of_level(name, of_rig[name])))
-    heads = ["minimum", "lowest", "highest", "maximum", "used, %", "samples told", "action"]
+    heads = ["minimum", "lowest", "highest", "maximum", "used, %", "samples beyond", "action"]
     return Table("Limit", heads, rows).without_gaps()
 
 
@@ -384,7 +384,7 @@ def _simulated(sensors: object, noun: str, factor: float, unit: str) -> list[str
 
 
 def floors(scenario: Scenario) -> dict[str, float]:
-    """Return the smallest detectable rms error (m) by axis: sqrt(noise^2 + resolution^2 / 12) of the sensor."""
+    """Return the smallest detectable rms error (m) of each axis: sqrt(noise^2 + resolution^2 / 12)."""
     result = {}
     for name, axis in scenario.axes.items():
         if axis.rig_axis is not None:
@@ -436,9 +436,9 @@ def floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
 
 
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
-"""Keys of a scenario that the page's header shows or that concern other runs."""
+"""Keys of a scenario that the header of the page shows, or that apply only to other runs."""
 ELSEWHERE = tuple(f"rig_axis.{key}." for key in ("displacement", "force", "command", "limits"))
-"""Prefixes of parameters that other tables contain."""
+"""Prefixes of parameters that are listed in other tables."""
 SECTIONS = ("component", "section")
 
 

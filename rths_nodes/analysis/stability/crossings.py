@@ -2,8 +2,8 @@
 """Unstable modes of a linear loop, and values of a parameter at which a mode becomes unstable.
 
 The parameters are the arguments ``gain``, ``delay`` and ``ratio`` of ``characteristic``. In discrete time, only
-the gain is a factor on the frequency response. The limit of the natural frequencies (``ratio``) is found by
-counting unstable modes.
+the gain is a factor on the frequency response. The limit of ``ratio``, a factor on the natural frequencies, is
+found by counting unstable modes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OFFSET = 1e-6
 ROUGH = 1e-6
 NEAR = 0.2
 CORRECTED = (0.01, 0.03, 0.1, 0.3)
-"""Largest correction of a delay limit in each attempt, as a phase angle of the motion, rad."""
+"""Largest correction of a delay limit, by attempt, as a phase angle of the motion, rad."""
 FARTHEST = 16.0
 """Largest scale factor of the natural frequencies in the search. Its inverse is the smallest factor."""
 STEP = 1.03
@@ -62,7 +62,7 @@ def follow(loop: Loop, motion: complex, parameter: str, values: Array, **state: 
 
 
 def settle(loop: Loop, motion: complex, **state: float) -> complex:
-    """Return the root of the loop near ``motion`` (rad/s) by Newton's iteration, up to rounding."""
+    """Return the root of the loop near ``motion`` (rad/s), found by Newton's method up to rounding errors."""
     before = math.inf
     for _ in range(ROUNDS):
         h = 1e-6 * abs(motion)
@@ -184,7 +184,7 @@ def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
 
     crossings = []
     for omega, motion, slope in _zeros(lambda w: loop.states(loop.rig(w / loop.time_ratio)), damping, grid):
-        rounding = abs(slope.real) * omega < MARGINAL * abs(motion)  # the sign changes only due to rounding
+        rounding = abs(slope.real) * omega < MARGINAL * abs(motion)  # the sign changes only because of rounding
         if abs(motion.real) < MARGINAL * motion.imag and not rounding:
             ratio = omega / motion.imag
             growing = (slope / (1.0 + 1j * slope * ratio)).real > 0.0
@@ -230,7 +230,7 @@ def _tracked(values: Complex) -> Complex:
 
 
 def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Iterable[float]) -> Crossing | None:
-    """Return the stability limit within ``widths`` of ``about``, or None."""
+    """Return the stability limit near ``about``, or None. ``widths`` are the half widths of the search."""
     border = loop.border
     start = complex(border, HZ * about.frequency)
 
@@ -267,7 +267,7 @@ def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> li
 
 
 def verified(loop: SampledLoop, parameter: str, limit: Crossing | None, now: float) -> Crossing | None:
-    """Return ``limit`` of a stable loop, or a nearer limit that the search missed."""
+    """Return the ``limit`` of a stable loop, or a nearer limit that the search for crossings has missed."""
     if limit is None:
         return None
 
@@ -289,7 +289,7 @@ def _marginal(loop: SampledLoop, parameter: str, value: float, top: float = 0.0)
 
 
 def _between(loop: SampledLoop, stable: Callable[[float], bool], low: float, high: float) -> Crossing:
-    """Return the limit between a stable ratio and a higher unstable ratio."""
+    """Return the limit between a stable ratio ``low`` and an unstable ratio ``high``."""
     low, high = _halved(stable, low, high)
     about = Crossing(low, _marginal(loop, "ratio", low, loop.highest / low) / HZ, growing=True)
     try:

@@ -2,12 +2,12 @@
 """Responses of a simulated rig at small motion: impulse responses of the axes, and force loops.
 
 **Impulse responses** are the responses of the axes' forces to one Target, through the stages of the loop in order.
-This Target differs from rest by so little that every stage is linear. Adaptation is off. Sensors are perfect, but
-the force is delayed.
+This Target differs from rest by so little that every stage is linear. Adaptation is off. Sensors have no errors
+other than the delay and the filter of the force.
 
-**Force loops** belong to the force axes, which bear their loads. At small motion, a force loop must not change the
-forces of other axes. The loads change the stiffness of the other axes (P-Delta). The loop of these axes is judged
-with the force axes fixed at their loads (:class:`LoadedRig`).
+**Force loops** control the force axes, which bear their loads. At small motion, a force loop must not change the
+forces of other axes. Since the loads change the stiffness of the other axes (P-Delta), the loop of the other axes
+is judged with the force axes fixed at the positions where they bear their loads (:class:`LoadedRig`).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.numerical.reductions import Observation
 
 SMALL = 1e-9
-"""Displacement of the Target, m. Its velocity and acceleration are ``SMALL`` over powers of the step (s)."""
+"""Displacement of the Target, m. For velocity and acceleration, divided by the step (s) once and twice."""
 LARGER = 10.0
-"""Ratio of a second impulse to the first. Their responses must have the same ratio."""
+"""Size of a second impulse relative to the first. Their responses must have the same ratio."""
 STEEPER = 0.01
 """Largest permitted relative difference between the responses to the small and the larger impulse."""
 FADED, COMPARED = 1e-10, 1e-4
 """A response has ended if it stays below this fraction of its peak. ``COMPARED`` applies to the larger impulse,
-whose response only serves for comparison."""
+whose response is used only for comparison."""
 QUIET = 1.25
 LONGEST = 200_000
 BLOCK = 64
@@ -61,24 +61,24 @@ LOOP_PATIENCE = 128
 """A force loop's response with n samples has ended after n + ``LOOP_PATIENCE`` quiet samples."""
 LOOP_LONGEST = 100_000
 GLIDE = 256
-"""Number of samples of a glide between positions. A step would overshoot and might crush a specimen."""
+"""Number of samples of a ramp between positions. A step would overshoot and might crush a specimen."""
 STILL = 1e-12
-"""Largest change of a force in ``GLIDE`` samples that counts as rest, relative to the load."""
+"""Largest change of the force in ``GLIDE`` samples at rest, relative to the load."""
 EXACT = 1e-7
 TRIES = 40
 GLIDES = 1_000
 PUSHED = 1e-7
 """Displacement (m) applied to a force axis to measure its effect on the force of this axis and on other axes."""
 ROUGH = 1e-8
-"""``STILL`` of an axis without load, relative to the force."""
+"""Replaces ``STILL`` for an axis without load. It is relative to the force."""
 APART = 1e-6
-"""Ratio of force changes of another axis and of the force axis, below which the other axis is unaffected."""
+"""Force change of another axis, relative to the force axis, below which the other axis is unaffected."""
 
 
 class LoadedRig:
-    """Holds the force axes of ``rig`` at the positions where they bear their loads. Commands move the other axes.
+    """Rig whose force axes are held where they bear their loads, while commands move the other axes.
 
-    ``places`` (m) are these positions, and ``loads`` (N) the largest loads. Raises ConfigError if a specimen
+    ``places`` (m) are their positions, and ``loads`` (N) the largest loads. Raises ConfigError if a specimen
     cannot bear a load, or if force axes are coupled.
     """
 
@@ -147,7 +147,7 @@ class LoadedRig:
         return slope
 
     def _glide(self, index: int, position: float) -> float:
-        """Move to ``position`` (m), wait for rest, and return the force, N; NaN if the rig remains in motion."""
+        """Move to ``position`` (m), wait for rest, and return the force (N), or NaN if the rig does not rest."""
         axis, start = self._n + index, float(self.places[index])
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):
@@ -178,7 +178,7 @@ class LoadedRig:
 
 
 class _Faded:
-    """Detects the end of a response computed in blocks. ``loud`` is the number of samples up to the end."""
+    """Detects the end of a response computed in blocks. ``loud`` is the length of the response."""
 
     def __init__(self, patience: int, share: float) -> None:
         self._patience, self._share = patience, share
@@ -201,7 +201,7 @@ class _Faded:
 
 
 class _Felt:
-    """Delays, filters and weights the axes' forces for the integrator, block by block."""
+    """Delays, filters and weights the forces of the axes, as the integrator receives them, block by block."""
 
     def __init__(self, late: Sequence[int], filters: Sequence[Butterworth | None], weights: Array) -> None:
         self._late, self._filters, self._weights = late, filters, weights
@@ -275,7 +275,7 @@ class Way:
         return np.array(assembly.controller.step(measured, 0.0))
 
     def impulses(self, seen: Observation) -> Impulses:
-        """Return the responses at the interface ``seen``. Raises ConfigError if they are nonlinear or persist."""
+        """Return the responses at the interface ``seen``. Raises ConfigError if one is nonlinear or persists."""
         step, n_dof = self.per_step * self.scenario.dt, seen.n_interface
         responses, nothing = [], np.zeros(n_dof)
         moving = [self._setup.axes(Motion(nothing, unit, nothing)).velocity.any() for unit in np.eye(n_dof)]
@@ -300,7 +300,7 @@ class Way:
         return Impulses(forces, displacements, 1 - self.per_step, at_once, self._delay)
 
     def _at_once(self, n_dof: int) -> Array | None:
-        """Return the forces per displacement (N/m) that the setup adds to axes under load, or None."""
+        """Return the forces per displacement (N/m) that the setup adds because of the loads, or None."""
         if self.loaded is None or not self._setup.takes_loads:
             return None
         forces, nothing = self.loaded.rest_force, np.zeros(n_dof)
@@ -315,7 +315,7 @@ class Way:
         return np.asarray(np.linalg.pinv(np.column_stack(units[: self.n_axes])) @ np.column_stack(poses) / SMALL)
 
     def at_slow_motion(self) -> tuple[Array, Array]:
-        """Return damping C (N s/m) and stiffness K (N/m) against which the axes act, ``(n_axes, n_axes)`` each.
+        """Return damping C (N s/m) and stiffness K (N/m) of the loaded specimens, ``(n_axes, n_axes)`` each.
 
         K + C s = F(s) / X(s) follows from the sums and first moments in time of the forces F and displacements X.
         """
@@ -368,7 +368,7 @@ class Way:
         return longest * self.scenario.dt
 
     def _load_cells(self) -> Callable[[Floats], Floats]:
-        """Return a function that delays and filters the forces of a sample, if the commands depend on forces."""
+        """Return a function that delays and filters the forces of a sample, if the compensator uses forces."""
         if not self._by_force:
             return lambda force: force
         filters = [low_pass(axis, self.scenario.dt) for axis in self.axes.values()]

@@ -53,7 +53,7 @@ class DelayMargin(NamedTuple):
     """Expected ``delay`` of the rig and ``critical`` delay of the loop with its compensator, s.
 
     ``critical`` is None if no delay is critical, or if no shorter delay makes an unstable loop stable. If
-    ``fed_back`` is true, the compensator feeds measurements back, and the delay of this feedback is not increased.
+    ``fed_back`` is true, the compensator feeds measurements back, and the delay within this feedback is constant.
     """
 
     delay: float
@@ -128,8 +128,7 @@ class Judgement:
 
     ``further_delay`` (s, equal for all axes), ``frequency_factor`` and ``gain`` (scale factor of the tested
     forces) are the nearest limits: above the present value for a stable loop, below it for an unstable loop. A
-    missing limit is None. A stable loop also becomes unstable below ``least_gain``
-    (conditional stability).
+    missing limit is None. A conditionally stable loop also becomes unstable below ``least_gain``.
     """
 
     loop: Loop
@@ -144,7 +143,7 @@ class Judgement:
     least_gain: Crossing | None
     assumptions: tuple[str, ...] = ()
     continuous_delay: float | None = None
-    """Critical delay with exact integrator and ramp, s; None if there is none."""
+    """Critical delay with exact integrator and ramp, s; None without a critical delay."""
     corners: tuple[str, ...] = ()
     """Combinations of parameter bounds of updated models at which the loop is unstable, as text."""
 
@@ -186,7 +185,7 @@ class Judgement:
 
     @property
     def farthest(self) -> float:
-        """Last factor on the natural frequencies in the search: the largest or, if unstable, the smallest."""
+        """Factor on the natural frequencies at which the search ends: the largest or, if unstable, smallest."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
         return 1.0 / crossings.FARTHEST if self.growing else crossings.FARTHEST
@@ -408,7 +407,7 @@ def places_of(modes: Iterable[Mode]) -> list[float]:
 
 
 def modes_of(loop: Loop) -> tuple[Mode, ...]:
-    """Return the oscillations of the structure with a perfect rig, in order of frequency."""
+    """Return the modes of the structure with a perfect rig, in order of frequency."""
     free = loop.whole.states(np.eye(len(loop.whole.specimens))[None])[0]
     modes = []
     for root in sorted(free[free.imag > MARGINAL * loop.scale], key=abs):
@@ -432,7 +431,7 @@ def _in_the_loop(loop: Loop, root: complex) -> complex:
 def growing_ones(
     loop: Loop, count: int, starts: Iterable[complex], limits: Iterable[Crossing]
 ) -> tuple[complex, ...]:
-    """Return unstable roots (rad/s), sought from ``starts`` and ``limits``, without conjugates, fastest first."""
+    """Return unstable roots (rad/s) without conjugates, fastest growth first. The search begins at ``starts``."""
     growing: list[complex] = []
 
     def add(motion: complex) -> None:
@@ -478,7 +477,7 @@ def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = 
 
 
 def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> Array:
-    """Return the elastic stiffness, ``(n_dof, n_dof)`` N/m, for ``shares`` of the initial parameters."""
+    """Return the elastic stiffness, ``(n_dof, n_dof)`` N/m, for parameters of ``shares`` times initial values."""
     force = structure.restoring_force
     assert isinstance(force, Lawful)
     _, constants, memory = force.law
@@ -498,5 +497,5 @@ def refuse_unstable(scenario: Scenario) -> None:
     if corners:
         raise ConfigError(
             f"updating.parameters: the loop is unstable at a corner of the bounds ({corners[0]}). Narrow the "
-            "bounds, or use the mode shadow"
+            "bounds, or set updating.mode to shadow"
         )

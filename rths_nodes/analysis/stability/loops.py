@@ -14,7 +14,7 @@ modes are the zeros outside of the unit circle of
     1 - 1/z + L(z) (1 - 1/z)
 
 The limits of a stable loop are an additional delay of (pi + arg L) / w at the angular frequency w with |L| = 1,
-and a factor 1 / |L| on the stiffness at L < 0.
+and a factor 1 / |L| on the stiffness where L is real and negative.
 
 **Continuous time**:
 
@@ -72,7 +72,7 @@ than a quarter of this exponent."""
 MOST = 50_000
 ROUNDS = 60
 VANISHED = 1e-9
-"""Magnitude of an open loop below which rounding determines the sign."""
+"""Magnitude of an open loop below which rounding determines its sign."""
 SLOWEST = 1e-7
 """Lowest frequency in the search, relative to the Nyquist frequency."""
 POINTS = 8_000
@@ -114,7 +114,7 @@ def turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float
         path = np.insert(path, halved + 1, between)
         values = np.insert(values, halved + 1, function(between))
     raise ConfigError(
-        f"stability: {len(path)} frequencies do not resolve the number of growing motions near "
+        f"stability: {len(path)} frequencies do not resolve the growing motions near "
         f"{float(np.median(where.imag)) / HZ:.4g} Hz. A motion neither grows nor decays, or rounding "
         "hides its growth"
     )
@@ -257,17 +257,17 @@ class WholeStructure:
 
     @cached_property
     def scale(self) -> float:
-        """Reference frequency of the structure, rad/s, which keeps determinants near one."""
+        """Highest frequency of the structure with its specimens, rad/s, used to scale determinants."""
         tested = np.diag([specimen.stiffness for specimen in self.specimens])  # internal states are ignored
         whole_stiffness = self.stiffness + self.forces_of @ tested @ self.axes_of
         eigenvalues = np.linalg.eigvals(self.inverse @ whole_stiffness)
         return float(np.sqrt(np.abs(eigenvalues).max())) or 1.0
 
     def states(self, rig: Array | Complex) -> Complex:
-        """Return the roots (rad/s) of structure and specimens for a constant response, ``(n, m)``.
+        """Return the roots (rad/s) of structure and specimens for a constant response of the rig, ``(n, m)``.
 
-        The response ``rig`` ``(n, n_axes, n_axes)`` is the identity for the intended structure. The state holds x,
-        x' and the states of the specimens, which move by rig T x.
+        The response ``rig`` ``(n, n_axes, n_axes)`` is the identity for a perfect rig. The state consists of x, x'
+        and the states of the specimens, which are displaced by rig T x.
         """
         n, r = len(self.mass), self.time_ratio
         moved = rig @ self.axes_of
@@ -298,7 +298,7 @@ class WholeStructure:
 
 @dataclass(frozen=True, eq=False)
 class ContinuousLoop(WholeStructure):
-    """Computes the responses of a closed loop for small motion.
+    """Closed loop for small motion in continuous time.
 
     ``compensator`` and ``actuators`` are functions of the rig's frequency (rad/s). ``dt`` is the servo period, s.
     ``transport`` is the delay of the port, s.
@@ -315,7 +315,7 @@ class ContinuousLoop(WholeStructure):
 
     @property
     def border(self) -> float:
-        """Growth rate (rad/s) at which crossings are sought. It avoids the poles of an undamped structure."""
+        """Growth rate (rad/s) at which crossings are searched for, to avoid the poles of an undamped structure."""
         return HAIR * self.scale
 
     @property
@@ -350,7 +350,7 @@ class ContinuousLoop(WholeStructure):
         return np.asarray(late[:, :, None] * command)
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return the ratio of specimens' forces to forces on the axes, ``(n, n_axes, n_axes)``. -1 is critical."""
+        """Return the open loop from force to force, ``(n, n_axes, n_axes)``. An eigenvalue of -1 is critical."""
         tested = self.specimen_stiffness(s)[:, :, None] * self.rig(-1j * s / self.time_ratio)
         flexibility = self.axes_of @ np.linalg.solve(self.numerical(s), self.forces_of + 0.0 * s[:, None, None])
         return np.asarray(tested @ flexibility)
@@ -370,7 +370,7 @@ class ContinuousLoop(WholeStructure):
 
 
 class Lines(NamedTuple):
-    """Computes a sum of arrays, each multiplied by e^{-angle p}, with consecutive powers p from ``first`` on.
+    """Computes a sum of arrays, each multiplied by e^{-angle p}, where the powers p count up from ``first``.
 
     The flat arrays form ``few`` blocks. Row i of ``blocks`` ``(few, few * columns)`` holds row i of every block.
     """
@@ -398,7 +398,7 @@ class Lines(NamedTuple):
         return np.asarray(values.reshape(len(angles), *self.shape))
 
     def grid(self) -> Array:
-        """Return angles (rad) from 0 to pi. The sum changes by about ``CHANGED`` (relative) between adjacent ones.
+        """Return angles (rad) from 0 to pi, between which the sum changes by about ``CHANGED`` (relative).
 
         Every column has equal weight, whatever its unit. The angles are selected from a uniform grid, much finer
         than the width of a resonance whose terms have decayed to 1e-10 at the last power.
@@ -421,7 +421,7 @@ class Lines(NamedTuple):
 
 
 class Period(NamedTuple):
-    """Matrices of a period of q steps of an integrator with m states.
+    """Matrices of one period (q steps) of an integrator with m states.
 
     The forces of all steps form one vector, as do the Targets. ``onward`` is ``(m, m)``, ``force`` ``(m, q
     n_axes)``, ``target`` ``(q 3 n_dof, m)``, and ``through`` ``(q 3 n_dof, q n_axes)``.
@@ -472,7 +472,7 @@ class Impulses:
 
 @dataclass(frozen=True, eq=False)
 class SampledLoop:
-    """Computes the responses of a closed loop for small motion in discrete time.
+    """Closed loop for small motion in discrete time.
 
     ``integrator`` returns the steps (of ``step`` s, in the time of the structure) for a scale factor of the
     natural frequencies, or raises ConfigError. ``axes_of`` ``(n_axes, n_dof)`` and ``forces_of`` ``(n_dof,
@@ -515,7 +515,7 @@ class SampledLoop:
         return len(self._periods(1.0).target) // (KINDS * len(self.whole.mass))
 
     def reach(self, ratio: float) -> float:
-        """Return ``ratio``, a factor on natural frequencies, moved towards 1 until the integrator permits it."""
+        """Return ``ratio`` (factor on natural frequencies), moved towards 1 until the integrator supports it."""
         for _ in range(HALVINGS):
             if self.reaches(ratio):
                 return ratio
@@ -604,7 +604,7 @@ class SampledLoop:
         return Lines.of(float(powers[0]), lines)
 
     def _way(self, s: Complex, delay: float = 0.0, share: float = 1.0, ratio: float = 1.0) -> Complex:
-        """Return forces per Target at ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``. ``share`` 0: perfect rig."""
+        """Return forces per Target at ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``; ``share`` = 0: perfect rig."""
         q = self.period
         values = self._lines(delay).at(s * (q * self.step))
         if share == 1.0:
@@ -618,7 +618,7 @@ class SampledLoop:
         return np.asarray(share * values + (1.0 - share) * at_place.reshape(values.shape))
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return the ratio of axes' forces to forces on the axes, ``(n, q n_axes, q n_axes)``. -1 is critical."""
+        """Return the open loop from force to force, ``(n, q n_axes, q n_axes)``. Eigenvalue -1 is critical."""
         period, parts = self._periods(1.0), []
         for some in np.array_split(np.asarray(s, np.complex128), math.ceil(len(s) / CHUNK)):
             w = np.exp(some * self.period * self.step)[:, None, None]

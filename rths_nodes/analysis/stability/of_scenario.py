@@ -31,7 +31,7 @@ from rths_nodes.mechanics.structure import is_sparse, massless, numbered
 from rths_nodes.numerical.structures.restoring_forces import LinearRestoringForce
 
 SAME = 0.01
-"""Largest permitted relative difference between the structure's tested and declared stiffness."""
+"""Largest relative difference between the specimens' stiffness and the declared experimental stiffness."""
 MOST_STEPS = 100
 FASTEST = 1e6
 """Largest permitted phase angle of a mode per step, rad."""
@@ -47,9 +47,9 @@ def sampled_loop(
 ) -> SampledLoop:
     """Return the loop of ``scenario`` in discrete time. Raises ConfigError if the loop cannot be judged.
 
-    ``cache`` keeps the responses from Targets to forces, which take most of the time. Scenarios that differ only
+    ``cache`` stores the responses from Targets to forces, which take most of the time. Scenarios that differ only
     in structure share these responses. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces the stiffness of the
-    restoring force. The constants of the integrator do not change.
+    restoring force, but not in the constants of the integrator.
     """
     assembly = Assembly(scenario)
     structure = _structure_of(assembly)
@@ -99,7 +99,7 @@ def _structure_of(assembly: Assembly) -> Structure:
 
 
 def continuous_loop(scenario: Scenario) -> ContinuousLoop:
-    """Return the loop in continuous time. Raises ConfigError if a component has no response."""
+    """Return the loop in continuous time. Raises ConfigError if a component has no frequency response."""
     assembly = Assembly(scenario)
     structure = _structure_of(assembly)
     if scenario.rig is not None:
