@@ -250,7 +250,7 @@ class Evaluation:
 
     @cached_property
     def states(self) -> dict[str, dict[str, Array]]:
-        """Histories of the compensator's states: ``axes.story_1.alpha`` is ``states["alpha"]["story_1"]``."""
+        """Histories of the compensator's states by quantity and axis, e.g. ``states["alpha"]["story_1"]``."""
         states: dict[str, dict[str, Array]] = {}
         for column, name in enumerate(self.run.compensator_names):
             head, _, rest = name.partition(".")

@@ -68,7 +68,7 @@ class RecordFile:
             return self.path
 
     def _keep_room(self, size: int) -> None:
-        """Reserve disk space of ``size`` bytes. Only the first call, for ``LEAST_ROOM`` bytes, raises OSError."""
+        """Reserve ``size`` bytes of disk space, if possible. The first call must reserve ``LEAST_ROOM`` bytes."""
         if self._room is None:
             self._room = os.open(self.path.with_name(ROOM), os.O_RDWR | os.O_CREAT, 0o644)
             with contextlib.suppress(OSError):  # some file systems do not support locks

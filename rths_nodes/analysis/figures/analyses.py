@@ -238,7 +238,7 @@ def _by_amplitude(tests: Sequence[Cyclic]) -> dict[str, list[Cyclic]]:
     return {label: sorted(family, key=lambda test: test.frequency) for label, family in families.items()}
 
 
-ERRORS = {"error": "measured", "noise": "noise", "residual": "repeatable", "true": "true displacement"}
+ERRORS = {"error": "measured", "noise": "noise", "residual": "residual", "true": "true displacement"}
 ZOOM = 2.0
 """Displayed duration of the last run, s."""
 

@@ -400,7 +400,7 @@ class Row(NamedTuple):
 
 
 class Recordings:
-    """A single test, or several overlaid tests.
+    """Data of the figures: a single test, or several overlaid tests.
 
     ``of`` (evaluation) and ``run`` belong to the first test. For a single test, each axis has a colour, flagged
     intervals are shaded, and time is the time of the recording. For several tests, each test has a colour and

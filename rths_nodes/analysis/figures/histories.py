@@ -704,7 +704,7 @@ def copies(figure: Drawing, tests: Recordings) -> Words | None:
 def _parameters(
     base: Base, names: Iterable[str], shares: Array, bounds: tuple[Array, Array], released: str
 ) -> list[Row]:
-    """Return the row of each parameter.
+    """Return a row of the figure for each parameter.
 
     ``shares`` ``(n, 3, m)`` are mean, deviation and released value, relative to the initial value.
     """

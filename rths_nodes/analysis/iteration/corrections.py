@@ -107,7 +107,7 @@ class Row:
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
-    """Return the name of the bound that ``error`` satisfies, ``tolerance`` or twice ``noise`` (all %), or ''."""
+    """Return the bound that ``error`` meets, ``tolerance`` or twice ``noise`` (all %), as text; empty if none."""
     if not error <= max(tolerance, AT_FLOOR * noise):
         return ""
     return "the tolerance" if error <= tolerance else "twice the noise of the sensor"
@@ -244,7 +244,7 @@ class Substructure:
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
     def pushed(self, residual: Array, specimens: Array) -> Array:
-        """Return the motion ``(samples, 3, n_axes)`` under the force of ``specimens`` moved by ``residual``."""
+        """Return the motion, ``(samples, 3, n_axes)``, due to the force of ``specimens`` moved by ``residual``."""
         stiffness, damping, mass = map(np.diag, specimens)
         tested = self._spread_out([mass, damping, stiffness])
         return self._with(tested).motion(force_of(specimens, residual) @ self._spread.T)

@@ -368,7 +368,7 @@ class Way:
         return longest * self.scenario.dt
 
     def _load_cells(self) -> Callable[[Floats], Floats]:
-        """Return a function that delays and filters the forces of a sample, if the compensator uses forces."""
+        """Return a function that delays and filters forces, or the identity if commands ignore forces."""
         if not self._by_force:
             return lambda force: force
         filters = [low_pass(axis, self.scenario.dt) for axis in self.axes.values()]

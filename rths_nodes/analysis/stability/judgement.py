@@ -91,7 +91,7 @@ class DelayMargin(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """Mode of the intended structure, and its motion in the loop.
+    """Mode of the structure with a perfect rig, and its motion in the loop of the test.
 
     At the ``frequency`` (Hz) of the mode, the rig's response gives a spring of stiffness k the apparent stiffness
     k* and damping c*. ``apparent_stiffness`` is k*/k, and ``apparent_damping`` is c* w/k, where w is the angular
