@@ -110,7 +110,7 @@ def test_page_states_missing_samples_in_head(kind: str, request: pytest.FixtureR
     assert f"{run.missing.sum()} of 2051" in stopped[: stopped.index("<header>")]
 
 
-@pytest.mark.parametrize("lost", ["target", "test_state", "target test_state", "target test_state summary command"])
+@pytest.mark.parametrize("lost", ["target", "test_state", "target test_state", "target test_state summary"])
 def test_report_of_recording_without_topics(complete: Path, tmp_path: Path, lost: str) -> None:
     def change(topic: str, data: bytes) -> list[bytes]:
         return [] if topic.rpartition("/")[2] in lost.split() else [data]
