@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels of a real rig: conversion between numbers of its port and SI units in axis coordinates.
+"""Channels of a real rig: conversion between the numbers of its port and SI units in axis coordinates.
 
 A rig file (``loop/scenario/rig_file.py``) declares the channels. ``scale`` is the sensor value, in ``unit``, for
 which the port reports 1. ``sign`` is the direction of the sensor:
 
     value in SI = sign * scale * (unit in SI) * number
 
-Values are not tared, and limits apply to untared values. The file can also declare bounds for motions outside of a
+Converted values are not tared; limits apply to these untared values. The rig file can also bound motions outside a
 test; motions without bounds are refused.
 """
 
@@ -30,10 +30,10 @@ COLUMNS = ("amplitude, m", "frequency, Hz", "storage stiffness, N/m", "loss fact
 CERTAINTY = 3.0
 """Half-width of the uncertainty band, in standard deviations."""
 LEAST_KNOWN = 0.02
-"""Smallest relative uncertainty of a stiffness, due to load cell, displacement sensor and slow motion."""
+"""Smallest relative uncertainty of a measured stiffness, due to the sensors and the slow motion."""
 VERIFYING = 0.03
-"""Largest relative uncertainty of a known stiffness that can verify sensor scales. A larger uncertainty would hide
-a scale error of 10 %."""
+"""Largest relative uncertainty at which a known stiffness verifies the scales of the sensors. A larger uncertainty
+would hide a scale error of 10 %."""
 STEPS = 20
 """Smallest displacement in a small move, in multiples of the sensor's resolution."""
 
@@ -50,13 +50,13 @@ class Expected(NamedTuple):
 
 @params
 class Characterised:
-    """Results of cyclic tests on specimen and actuator of an axis, in axis coordinates.
+    """Results of cyclic tests on the specimen and the actuator of an axis, in axis coordinates.
 
-    Delays include the transport. The stiffness was measured with the same sensors as the small move and therefore
-    cannot verify the sensor scales. A different stiffness indicates a changed scale or specimen.
+    Delays include the transport delay. The stiffness cannot verify the scales of the sensors, because the small
+    move uses the same sensors. If the small move gives another stiffness, a scale or the specimen has changed.
     """
 
-    scenario: str = text("scenario of the tests")
+    scenario: str = text("name of the scenario of the tests")
     date: str = text("date of the tests")
     simulated: bool = flag(
         "the results are from a simulator, and are refused in the small move on a real rig", False
@@ -279,7 +279,7 @@ class OnRig:
         return Expected(self.stiffness, accuracy, basis, True)
 
     def check_corrections(self, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
-        """Raise ConfigError if a correction lacks its channel, or a filter does not fit ``rate`` (Hz)."""
+        """Raise ConfigError if a correction lacks its channel, or if the filter is invalid at ``rate`` (Hz)."""
         if self.corrections is not None:
             units = {name: SI[channel.unit][1] for name, channel in auxiliary.items()}
             self.corrections.check_channels(units, f"{path}.corrections")
@@ -298,7 +298,7 @@ class RigAxis(OnRig):
     def check_limits(self, limits: Limits, path: str, where: str = "") -> None:
         """Raise ConfigError if ``limits`` exceed a channel's range, or a bound of the rig file exceeds ``limits``.
 
-        Inconsistent stiffnesses also raise ConfigError. ``where``, below ``path``, locates the bounds in messages.
+        Inconsistent stiffnesses also raise ConfigError. Messages locate bounds at ``where``, relative to ``path``.
         """
         here, axis = join(path, where) if where else path, f"on axis {self.name} of the rig"
         self._check_stiffness(here)
@@ -352,7 +352,7 @@ class RigAxis(OnRig):
 
 
 class Gains(NamedTuple):
-    """Signed factors that convert numbers of one axis of the port to SI units: m, or N for the force.
+    """Signed factors that convert the port's numbers for one axis to SI units (m, or N for the force).
 
     ``newtons`` is the factor for commands in N. It equals ``command`` if the rig has no channel ``force_command``.
     """
@@ -391,7 +391,7 @@ class Calibration:
     newtons: Array
 
     def __init__(self, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> None:
-        """Build the conversion for ``axes`` of a rig. ``auxiliary`` holds None for each channel in SI units."""
+        """Build the conversion for ``axes``. ``auxiliary`` holds None for each channel already in SI units."""
         rows = [axis.rig_axis for axis in axes.values()]
         self.home = sorted(range(len(rows)), key=lambda index: rows[index].number)
         self.seats = [self.home.index(index) for index in range(len(rows))]
@@ -403,12 +403,12 @@ class Calibration:
             [np.inf if channel is None else channel.range_si for channel in auxiliary],
         )
         self.ends = [np.array(values) / _ROUNDING for values in ends]
-        """Ranges of displacement, force and channels, in SI units, less the rounding error of a conversion."""
+        """Ranges of displacement, force and auxiliary channels, in SI units, reduced by the rounding error."""
 
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
         """Convert a Measurement of the port to SI units and to the order of the test.
 
-        The result is flagged if a channel is at a limit of its range. ``applied`` ``(n_axes,)`` is the exact
+        FLAG_SATURATED is set if a channel reaches a limit of its range. ``applied`` ``(n_axes,)`` is the exact
         applied command, if known, in N for axes in force mode, otherwise in m.
         """
         seats, modes = self.seats, self.modes(measurement.control_mode)
@@ -439,7 +439,7 @@ class Calibration:
         return replace(command, target=target, command=sent, control_mode=_ordered(modes, self.home))
 
     def to_port(self, command: Array, modes: bytes = b"") -> Array:
-        """Convert commands ``(n_axes,)`` in N or m to numbers of the port; N applies to axes in force mode."""
+        """Convert commands ``(n_axes,)``, in N for axes in force mode and otherwise in m, to port numbers."""
         return np.asarray((command / self._gains(modes))[self.home])
 
     def _gains(self, modes: bytes) -> Array:
@@ -460,7 +460,7 @@ class Calibration:
         )
 
     def driven(self, sent: Array, modes: bytes = b"") -> Array:
-        """Convert numbers of the port to commands in N or m; inverse of :meth:`to_port`."""
+        """Convert port numbers to commands in N or m; inverse of :meth:`to_port`."""
         return np.asarray(sent[self.seats] * self._gains(modes))
 
 
@@ -473,7 +473,7 @@ def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def channels_of(names: Sequence[str], channels: Mapping[str, Channel]) -> tuple[Channel | None, ...]:
-    """Return the entry of ``channels`` for each of a port's ``names``, or None.
+    """Return, for each of a port's ``names``, its entry in ``channels``, or None if it has no entry.
 
     A name can contain a unit, such as ``pressure [bar]``. Raises ConfigError if the port lacks a channel or uses a
     different unit.

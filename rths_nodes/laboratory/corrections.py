@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specimen force from the load-cell force: fixture inertia and friction are subtracted, then a filter is applied.
+"""Specimen force, computed from the load-cell force by subtracting fixture inertia and friction and filtering.
 
 The force is positive if it opposes a positive displacement. The load cell measures
 
@@ -7,8 +7,8 @@ The force is positive if it opposes a positive displacement. The load cell measu
 
 m is the mass of a fixture between load cell and specimen, and a is its acceleration (a separate channel). F_c is
 the friction, v_s the smoothing velocity, and v the difference quotient of the measured displacement. A Butterworth
-low-pass filter follows; the rig file declares its delay. The uncorrected force becomes an auxiliary channel, and
-limits apply to this force.
+low-pass filter follows; the rig file declares its delay. The uncorrected force becomes an auxiliary channel, to
+which the limits apply.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Corrections:
         if self.fixture_mass is None or units.get(str(self.acceleration)) == _ACCELERATION:
             return
         if accelerations := [name for name, unit in units.items() if unit == _ACCELERATION]:
-            raise unknown(f"{path}.acceleration", "channel of acceleration", self.acceleration, accelerations)
+            raise unknown(f"{path}.acceleration", "acceleration channel", self.acceleration, accelerations)
         raise ConfigError(
             f"{path}.fixture_mass = {self.fixture_mass:g} kg: the rig has no acceleration channel (m/s^2, g) "
             f"for the inertia of this mass (auxiliary channels: {', '.join(units) or 'none'})"
@@ -80,8 +80,8 @@ class Corrections:
 
 @params
 class FeedbackFilter:
-    order: int = integer("order", at_least=1, at_most=8)
-    cutoff: float = number("frequency at which half of the power passes", "Hz", more_than=0.0)
+    order: int = integer("order of the Butterworth filter", at_least=1, at_most=8)
+    cutoff: float = number("cutoff frequency, at which half of the power passes", "Hz", more_than=0.0)
     delay: float = number(
         "declared delay of the force at low frequency; must be within 10 % of the filter's delay",
         "s",
@@ -127,7 +127,7 @@ def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
 
 
 def of_specimen(k: Friction, shown: float, velocity: float, acceleration: float) -> float:
-    """Return the force (N) without fixture inertia and friction."""
+    """Return the specimen force (N): the load-cell force ``shown`` less fixture inertia and friction."""
     mass, friction, per_velocity = k
     if mass:
         shown -= mass * acceleration
@@ -165,7 +165,7 @@ def unfiltered(
 
 
 def friction_of(corrections: Corrections, channels: Sequence[str], path: str) -> tuple[Friction, int]:
-    """Return the constants of :func:`of_specimen`, and the index of the acceleration in ``channels`` (-1: none).
+    """Return the constants of :func:`of_specimen`, and the acceleration's index in ``channels`` (-1: no channel).
 
     Raises ConfigError if ``channels`` (names with units) lack a required acceleration.
     """
@@ -181,9 +181,9 @@ def friction_of(corrections: Corrections, channels: Sequence[str], path: str) ->
 
 
 def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the pairs (index in ``axes``, index in ``names``) for axes whose force is corrected.
+    """Return pairs of indices, one pair for each axis whose force is corrected.
 
-    The index in ``names`` belongs to the channel of the uncorrected force.
+    A pair holds the index of the axis in ``axes``, and of its uncorrected force in ``names``.
     """
     plain = [name.partition(" [")[0] for name in names]
     named = ((index, f"{UNCORRECTED}{axis}") for index, axis in enumerate(axes))
@@ -193,7 +193,7 @@ def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, i
 def forces_shown(
     forces: list[float], auxiliary: Sequence[float] | Array, originals: Sequence[tuple[int, int]]
 ) -> list[float]:
-    """Return the load-cell forces (N) of all axes for the corrected ``forces``.
+    """Return the load-cell forces (N) of all axes, given the corrected ``forces``.
 
     ``originals`` are the pairs from :func:`shown_forces`.
     """

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Force loop of an axis: converts Commands in N to actuator positions.
 
-The mode in the Command of an axis determines whether the axis is held at a displacement or controlled by force. A
-change of mode does not move the axis. A force loop starts at the commanded position. When the loop ends, the axis
-keeps its last position and then follows only changes of its Commands.
+The control mode in a Command determines whether an axis is held at a displacement or controlled by force. Changing
+the mode does not move the axis. A force loop starts at the commanded position. When the loop ends, the axis stays
+at its last position, and then follows only changes of the command.
 
-The loop stops if a command would exceed the stroke or the velocity limit of the axis, or if the correction by
-feedback exceeds ``largest_correction``. The axis is then held. The reason in ``breach`` trips the test.
+The loop stops if a position would exceed the stroke or the velocity limit of the axis, or if the feedback
+correction exceeds ``largest_correction``. The axis is then held, and the reason in ``breach`` trips the test.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ CONTROLLER, NODES = CLOSED_BY = ("controller", "nodes")
 @params
 class ForceControl:
     closed_by: str = text(
-        "part that closes the force loop: the controller of the rig, which receives commands in N, or the nodes, "
-        "which send displacements",
+        "component that closes the force loop: the controller of the rig, which receives commands in N, or the "
+        "nodes, which send displacements",
         choices=CLOSED_BY,
     )
     law: OfForceControllerParams = component(
@@ -37,7 +37,7 @@ class ForceControl:
         "force controller that the nodes use, or with which a simulator replaces the controller of the rig",
     )
     largest_correction: float = number(
-        "largest correction by feedback; a larger correction indicates a drifting load cell, a specimen that "
+        "largest feedback correction; a larger correction indicates a drifting load cell, a specimen that "
         "has lost its stiffness, or another specimen",
         "m",
         more_than=0.0,
@@ -67,7 +67,7 @@ class ForceAxis:
 
     @property
     def mode(self) -> int:
-        """Mode of the axis (MODE_...). A stopped loop accepts no commands in N until its axis has been held."""
+        """Control mode (MODE_...). After a breach, the axis accepts no command in N until it has been held."""
         if self.breach:
             return MODE_DISPLACEMENT
         return MODE_FORCE if self.controlled else MODE_HELD
@@ -80,7 +80,7 @@ class ForceAxis:
         return self.position
 
     def control(self, target: float, measured: float, drift: float, drift_before: float) -> float:
-        """Return the position (m) for the forces ``target`` and ``measured`` (N); see :class:`ForceController`."""
+        """Return the next position (m) for the forces ``target`` and ``measured`` (N); see ForceController."""
         if self.breach:
             return self.position
         if not self.controlled:
@@ -113,7 +113,7 @@ class ForceAxis:
 
 
 class ForceLoops:
-    """Controls the force-controlled axes of a rig. ``modes`` holds the control modes, one byte per axis."""
+    """Force loops of a rig that ``closed_by`` closes. ``modes`` holds the control modes, one byte per axis."""
 
     def __init__(self, axes: Mapping[str, Any], closed_by: str, dt: float) -> None:
         self._axes = [
@@ -141,7 +141,7 @@ class ForceLoops:
         return next((axis.breach for _, axis in self._axes if axis.breach), "")
 
     def led(self, command: Command, force: Sequence[float]) -> Array:
-        """Return the positions of all axes, ``(n_axes,)`` m, for a Command and the last measured ``force`` (N)."""
+        """Return the positions ``(n_axes,)`` m to command, for a Command and the last measured ``force`` (N)."""
         asked, modes, targets = command.command.copy(), command.control_mode, command.target.tolist()
         led_modes = bytearray(self.modes)
         for index, axis in self._axes:

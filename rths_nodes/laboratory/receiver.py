@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receiver of a laboratory target, compiled for this computer from its C code (``examples/udp_target``)."""
+"""Receiver of a laboratory target: its C code (``examples/udp_target``), compiled for this computer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rths_nodes.laboratory.ports.datagrams import LARGEST, LARGEST_AXES
 UNTESTED = -2
 RESULTS = ("taken", "garbage", "foreign", "repeated", "late", "early", "refused")
 COMPILER_OPTIONS = ("-O2", "-std=c99", "-shared", "-fPIC", "-ffp-contract=off")
-"""Compiler options. The last option makes sums identical on every processor."""
+"""Compiler options. The last option forbids fused multiply-add, so that all processors compute the same sums."""
 
 
 class ReceiverLimits(NamedTuple):
@@ -33,7 +33,7 @@ class ReceiverLimits(NamedTuple):
     velocity: float
     """Largest velocity of the command (change per sample, divided by the period), m/s."""
     acceleration: float
-    """Acceleration of motions that the receiver itself makes, m/s^2."""
+    """Acceleration with which the receiver itself brakes, bridges and rejoins its commands, m/s^2."""
     following: float = math.inf
     """Largest acceleration of commands that arrive in time, m/s^2."""
     force: float = math.inf
@@ -45,17 +45,17 @@ class ReceiverLoad(NamedTuple):
     """Force loop of one axis, in units of the datagrams. ``inf`` disables ``error`` or ``travel``."""
 
     rate: float = 0.0
-    """Largest rate of a command in N, N/s; 0 if the axis accepts no commands in N."""
+    """Largest rate of force commands, N/s; 0 if the axis accepts no commands in N."""
     error: float = math.inf
     """Largest magnitude of command minus measured force, N."""
     travel: float = math.inf
     """Largest distance of the axis from the position that stiffness and drift explain, m."""
     stiffness: float = 1.0
-    """Stiffness of the part that the loop loads, N/m."""
+    """Stiffness that the force loop loads, N/m."""
     curvature: float = 0.0
     """Curvature, 1/m. A drift u of the axis ``coupled`` extends this axis by curvature u^2 / 2."""
     unit: float = 1.0
-    """Unit of the measured force, expressed in the unit of force commands."""
+    """Unit of the measured force, divided by the unit of force commands."""
     frozen: int = 0
     """Number of consecutive samples with equal force that indicate a failed load cell; 0: no check."""
     coupled: int = 0
@@ -71,7 +71,7 @@ _SCALARS = {
 
 @cache
 def structures() -> dict[str, Any]:
-    """Return the structures that ``rths_target.h`` declares, by C name, as subclasses of ``ctypes.Structure``."""
+    """Return the structures of ``rths_target.h`` by C name, as subclasses of ``ctypes.Structure``."""
     header, _ = sources()
     text = re.sub(r"/\*.*?\*/", "", header.read_text(encoding="utf-8"), flags=re.DOTALL)
     lengths = {"RTHS_RESULTS": len(RESULTS)}
@@ -147,13 +147,13 @@ def library() -> ctypes.CDLL:
 class Receiver:
     """Runs the compiled receiver for one session. ``limits`` has one entry per axis. ``dt`` is the period, s.
 
-    At most ``bridged`` missing samples are extrapolated along the slope. The session ends after ``watchdog``
-    samples without a command, or after ``persistence`` consecutive samples that violate a limit of force or error.
-    ``flags`` are flags of ``datagrams``. ``inputs`` and ``channels`` count the auxiliary inputs and channels.
-    Axes with the same number in ``groups`` stop together. ``units`` are the units of measured displacements,
-    expressed in units of commands. ``metres`` are command units per metre. ``loads`` are the force loops of the
-    controller, which may take ``switching`` samples to change a mode. ``position`` (m) is the initial position.
-    Raises ConfigError if the receiver refuses an argument or fails its self-test.
+    At most ``bridged`` missing samples are extrapolated along the last slope. The session ends after ``watchdog``
+    samples without a command, or after ``persistence`` consecutive samples beyond a limit of force or error.
+    ``flags`` are defined in ``datagrams``. ``inputs`` and ``channels`` are the numbers of auxiliary inputs and
+    channels. Axes with the same number in ``groups`` stop together. ``units`` are the units of measured
+    displacements, divided by the units of commands. ``metres`` are command units per metre. ``loads`` are the
+    force loops of the controller, which may need ``switching`` samples to change a mode. ``position`` is the
+    initial position, m. Raises ConfigError if the receiver refuses an argument or fails its self-test.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class Receiver:
         declared = structures()
         self._target = declared["rths_target"]()
         self.sensors: ctypes.Structure = declared["rths_sensors"]()
-        """Measurements of the target at a tick: displacement (m), force (N), auxiliary channels and rig state."""
+        """Measured values of the target at a tick: displacement (m), force (N), auxiliary channels, rig state."""
         self._inputs, self._axes = inputs, len(limits)
         self._out = ctypes.create_string_buffer(LARGEST)
         if len(limits) > LARGEST_AXES:
@@ -217,11 +217,11 @@ class Receiver:
         return self._written(self._library.rths_reply(self._target, self._out, LARGEST))
 
     def state(self) -> bytes:
-        """Return a state datagram with the values of ``sensors``; empty before the test. First half of a tick."""
+        """Return the state datagram for ``sensors``; empty before the test. Call it first in each tick."""
         return self._written(self._library.rths_state(self._target, self.sensors, self._out, LARGEST))
 
     def drive(self) -> None:
-        """Compute the ``command`` of the next sample. Second half of a tick."""
+        """Compute ``command`` for the next sample. Call it last in each tick."""
         self._library.rths_drive(self._target)
 
     def _written(self, size: int) -> bytes:
@@ -229,7 +229,7 @@ class Receiver:
 
     @property
     def command(self) -> list[float]:
-        """Commands in m, or in N for axes in force mode."""
+        """Active commands, in m, or in N for axes in force mode."""
         return list(self._target.command[: self._axes])
 
     @property

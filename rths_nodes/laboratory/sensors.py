@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels of one axis: sensors, command path, their possible errors, kernels and noise.
+"""Simulated sensors and command path of one axis, with their errors, kernels and noise.
 
 Errors last for the whole run. Events during a run are faults (``loop/faults``). The kernel of the sensors of one
 axis is
 
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
-The kernel converts true to measured displacement (m) and force (N). ``end`` is true if a sensor is at a limit of
-its range. Each axis has one noise stream, whose seed depends on the scenario's seed and the axis name. Exactly one
-row of the stream is drawn per sample.
+The kernel converts true to measured displacement (m) and force (N). ``end`` is true if a sensor saturates. Each
+axis has one noise stream, whose seed depends on the scenario's seed and the axis name. Exactly one row of the
+stream is drawn per sample.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _check_scales(params: object, path: str, *names: str) -> None:
 
 
 def converted(value: float, resolution: float, limit: float) -> float:
-    """Return ``value`` in multiples of ``resolution`` (0: not rounded), limited to +-``limit`` (NaN: no limit)."""
+    """Return ``value`` rounded to ``resolution`` (0: not rounded) and limited to +-``limit`` (NaN: no limit)."""
     if resolution > 0.0:
         value = rounded(value / resolution) * resolution
     return copysign(limit, value) if abs(value) >= limit else value
@@ -85,7 +85,7 @@ class MayBeWrong:
 
 @params
 class SecondSensor:
-    """A second displacement sensor on the same actuator, as an auxiliary channel; by default error-free."""
+    """Second displacement sensor on the same actuator, read as an auxiliary channel; by default error-free."""
 
     noise_rms: float = number("rms of the noise of the second sensor", "m", 0.0, at_least=0.0)
     offset: float = _offset("reading at zero")
@@ -120,7 +120,7 @@ class Sensors(MayBeWrong):
     force_delay: int = integer("delay of the measured force", "samples", 0, at_least=0, at_most=1000)
     displacement_offset: float = _offset("displacement reading at zero displacement")
     force_offset: float = number(
-        "force reading at zero force, as of a load cell that is not tared", "N", 0.0, at_least=-1e9, at_most=1e9
+        "force reading at zero force, e.g. of a load cell without a tare", "N", 0.0, at_least=-1e9, at_most=1e9
     )
     displacement_scale: float = _scale("the displacement")
     force_scale: float = _scale("the force")
@@ -168,7 +168,7 @@ class Output(MayBeWrong):
         more_than=0.0,
     )
     lost_motion: float = number(
-        "play of the drive, the distance by which the command reverses before the actuator moves",
+        "play of the drive: the command must reverse by this distance before the actuator moves",
         "m",
         0.0,
         at_least=0.0,
@@ -203,7 +203,7 @@ def seats(sensors: Mapping[str, Sensors]) -> list[int]:
 
 
 BLOCK = 256
-"""Number of samples whose noise is drawn together, in the same sequence as with single draws."""
+"""Number of samples whose noise is drawn at once. The block size does not change the sequence."""
 
 
 class Channel(NamedTuple):
@@ -229,7 +229,7 @@ def read(k: Channel, value: float, noise: float, sample: int) -> float:
 def sensors(
     k: Pair, s: tuple[()], displacement: float, force: float, noise: float, noise_of_force: float, sample: int
 ) -> tuple[tuple[()], tuple[float, float, bool]]:
-    """Return the readings of the displacement (m) and force (N) after the converters."""
+    """Return the converted readings of displacement (m) and force (N), and whether a sensor saturates."""
     one, other = k
     shown = converted(read(one, displacement, noise, sample), one[5], one[6])
     push = converted(read(other, force, noise_of_force, sample), other[5], other[6])
@@ -237,7 +237,7 @@ def sensors(
 
 
 SHORT = 8
-"""Largest delay, samples, for which a tuple holds the forces. A compiled ring buffer adds 10 ns per sample."""
+"""Largest delay, samples, for which a tuple holds the forces. A ring buffer costs 10 ns more per sample."""
 
 
 def late(passed: ToNumber) -> Callable[..., tuple[object, tuple[float, float, bool]]]:
@@ -281,7 +281,7 @@ def constants(p: object, dt: float) -> Pair:
 
 
 class Noise:
-    """Normally distributed numbers, one row per sample, drawn in blocks."""
+    """Gaussian noise, one row per sample, drawn in blocks."""
 
     def __init__(self, seed: Sequence[int], rms: Sequence[float]) -> None:
         self._seed, self._rms = list(seed), np.array(rms)
@@ -310,7 +310,7 @@ class Noise:
     def ahead(self, samples: int) -> Array:
         """Draw and return the next rows, ``(samples, n)``."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
-        # by columns, because scaling row by row takes five times as long
+        # scale columns, because scaling rows takes five times as long
         for column, rms in zip(drawn.T, self._rms.tolist(), strict=True):
             column *= rms
         return drawn
@@ -352,7 +352,7 @@ class SensorPair:
         self._state = change(self._state)
 
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
-        """Return measured displacement (m) and force (N). ``saturated`` is true if a sensor reaches its range."""
+        """Return the measured displacement (m) and force (N), and set ``saturated`` if a sensor saturates."""
         if self.perfect:
             return displacement, force
         noise = noise_of_force = 0.0
@@ -368,7 +368,7 @@ class SensorPair:
 
 
 def auxiliary_noise(rms: tuple[float, ...] | None, names: tuple[str, ...], seed: int) -> Noise:
-    """Return the noise of a rig's auxiliary channels. Raises ConfigError for a wrong number of ``rms`` values."""
+    """Return the noise of a rig's auxiliary channels. Raises ConfigError if ``rms`` has the wrong length."""
     if rms is not None and len(rms) != len(names):
         raise ConfigError(
             f"port.auxiliary_noise_rms: must have {len(names)} numbers "
@@ -378,7 +378,7 @@ def auxiliary_noise(rms: tuple[float, ...] | None, names: tuple[str, ...], seed:
 
 
 class SecondSensors:
-    """Simulates second displacement sensors of some axes, as auxiliary channels in m."""
+    """Simulates the second displacement sensors of the axes that have one, as auxiliary channels in m."""
 
     def __init__(self, sensors: Mapping[str, Sensors], seed: int) -> None:
         seconds = [(index, name, axis.second) for index, (name, axis) in enumerate(sensors.items()) if axis.second]

@@ -2,10 +2,10 @@
 """Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
 Offsets are the sensor readings at the zero of the test. Displacements and commands of a test are relative to the
-offsets. Forces are relative to the offsets only if the operator has declared the specimen unloaded. Offsets that
-are subtracted (tares) are bounded, because a larger tare indicates a wrong zero of the sensor. The bound for
-displacements applies to the difference from the controller's active command or, if this command cannot be read, to
-the displacement.
+offsets. Forces are relative to the offsets only if the operator has declared the specimen unloaded. Tares (offsets
+that are subtracted) are bounded, because a large tare indicates a wrong sensor zero. For displacements, the bound
+applies to the difference from the controller's active command or, if that command cannot be read, to the
+displacement itself.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from rths_nodes.procedure.motions import averages
 LARGEST_TARE = 0.02
 """Largest tare, as a fraction of the channel's range."""
 AT_REST = 0.005
-"""Smallest untared force at rest that is reported, as a fraction of the load cell's range."""
+"""Largest untared force at rest that is not reported, as a fraction of the load cell's range."""
 
 
 @dataclass(frozen=True)
 class Offsets:
     """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds``.
 
-    ``active`` is the active command of the controller, or NaN if it cannot be read. ``held`` is the sent command.
+    ``active`` is the active command of the controller, or NaN if it cannot be read. ``held`` is the command sent.
     ``unloaded`` is true if the operator has declared the specimen unloaded.
     """
 
@@ -74,7 +74,7 @@ class Offsets:
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool) -> Offsets:
-        """Return the offsets as confirmed. Raises ConfigError for a large tare or, on a real rig, zero scatter."""
+        """Return confirmed offsets. Raises ConfigError if a tare is too large or a real rig has zero scatter."""
         problems, readable = Problems(), np.isfinite(self.active)
         from_command = self.displacement - np.where(readable, self.active, 0.0)
         for index, (name, axis) in enumerate(axes.items()):
@@ -100,7 +100,7 @@ class Offsets:
         return replace(self, unloaded=unloaded, confirmed=True)
 
     def forces_at_rest(self, axes: Mapping[str, RigAxis]) -> dict[str, str]:
-        """Return remarks, by axis, on untared forces at rest above ``AT_REST``."""
+        """Return remarks, by axis, on untared forces at rest that exceed ``AT_REST``."""
         remarks: dict[str, str] = {}
         for (name, axis), force in zip(axes.items(), self.force.tolist(), strict=True):
             span = axis.force.range_si
@@ -113,7 +113,7 @@ class Offsets:
         return remarks
 
     def tares(self, reach: Array | None = None) -> Tares:
-        """Return the zero of the test. ``reach`` is the largest displacement from this zero, ``(n_axes,)`` m."""
+        """Return the zero of the test. ``reach`` ``(n_axes,)`` m is the largest permitted displacement from it."""
         force = self.force if self.unloaded else np.zeros(len(self.force))
         free = np.full(len(self.names), math.inf)
         return Tares(self.displacement, force, self.held, free if reach is None else reach)
@@ -133,7 +133,7 @@ CHANNELS = ("displacement", "force")
 class ToSign:
     """Item that the operator must sign for, with its ``name`` and its text ``words``.
 
-    ``axis`` is empty for a caution about the scenario. ``channel`` is empty except for the scale of a sensor.
+    ``axis`` is empty if the item is a caution. ``channel`` is empty unless the item is the scale of a sensor.
     """
 
     name: str
@@ -143,12 +143,12 @@ class ToSign:
 
     @property
     def called(self) -> tuple[str, ...]:
-        """Names of the item in an answers file. The name of an axis means all scales of that axis."""
+        """Names of the item in an answers file. The name of an axis covers all scales of that axis."""
         return (self.name, self.words, self.axis) if self.channel else (self.name, self.words)
 
 
 class Clearance:
-    """Collects findings of checks on the rig's ``axes``, and signatures of the operator, in ``record``.
+    """Stores the findings of checks on the rig's ``axes`` and the operator's signatures in ``record``.
 
     ``cautions`` concern values in the scenario and the rig file. Their signatures remain valid after a new check.
     """
@@ -167,7 +167,7 @@ class Clearance:
         self._signed = self.signed_cautions
 
     def signed_before(self, earlier: Mapping[str, str]) -> None:
-        """Copy signatures of earlier tests on the rig. ``earlier`` maps the text of an item to a signature."""
+        """Adopt signatures for cautions from earlier tests. ``earlier`` maps texts of cautions to signatures."""
         for caution in self.cautions:
             if caution.words in earlier and caution.words not in self._signed:
                 self._signed.add(caution.words)

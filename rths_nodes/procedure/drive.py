@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drive of a rig in a procedure: sends a checked command in every tick, except while a run borrows the port.
 
-Values are untared, in the coordinates of the axes. The first command is the active command of the controller, or
-the measured position if that command cannot be read. The command changes only in a motion (``motions.py``), in the
-safe stop of a motion, or if the rig does not follow (``following.py``).
+Values are untared, in axis coordinates. The first command is the active command of the controller, or the measured
+position if that command cannot be read. The command changes only in a motion (``motions.py``), in the safe stop of
+a motion, or if the rig does not follow (``following.py``).
 
-A digital output of the rig (horn or lamp) may warn for some seconds before each motion.
+A digital output of the rig (horn or lamp) can give a warning of some seconds before each motion.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PATIENCE_S = 10.0
 class HoldLoop:
     """Calls ``tick`` in a thread every ``interval`` s (0: continuously, None: never).
 
-    Between :meth:`borrow` and :meth:`give_back` another thread drives the rig. ``failed`` receives the error that
+    Between :meth:`borrow` and :meth:`give_back`, another thread drives the rig. ``failed`` receives the error that
     ends the loop.
     """
 
@@ -75,7 +75,7 @@ class HoldLoop:
             self._borrowed += 1
             if not self._turn.wait_for(lambda: not self._busy, PATIENCE_S):
                 self._borrowed -= 1
-                raise PortError(f"the rig has not ticked for {PATIENCE_S:g} s")
+                raise PortError(f"the current tick of the rig has not ended within {PATIENCE_S:g} s")
 
     def give_back(self) -> None:
         with self._turn:
@@ -99,7 +99,7 @@ class HoldLoop:
             self._thread.join(PATIENCE_S)
 
     def ticks(self, items: Iterable[object]) -> None:
-        """Call ``tick`` once for each of ``items``, or until a call fails."""
+        """Call ``tick`` once for each item of ``items``, until a call fails."""
         try:
             for _ in items:
                 self._tick()
@@ -113,7 +113,7 @@ class HoldLoop:
         self.ticks(iter(self._wait_turn, False))
 
     def _rise(self) -> None:
-        """Set real-time priority, if permitted. Each run resets this priority."""
+        """Set real-time priority, if permitted. Call it again after each run, which resets the priority."""
         if self._interval == 0.0:
             with suppress(OSError):
                 os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(PRIORITY))
@@ -137,9 +137,9 @@ class HoldLoop:
 
 
 def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = lambda: None) -> None:
-    """Call ``wait()``, and call it again after each interrupt (e.g. Ctrl-C) until it returns.
+    """Call ``wait()``, and repeat the call after each interrupt (e.g. Ctrl-C) until it returns.
 
-    ``interrupted()`` is called after each interrupt. The first interrupt is raised once ``wait()`` has returned.
+    ``interrupted()`` is called after each interrupt. The first interrupt is raised after ``wait()`` has returned.
     Other exceptions are raised immediately.
     """
     first: BaseException | None = None
@@ -157,13 +157,13 @@ def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = l
 
 
 def awaited(port: Port, sleep: Callable[[float], None], lost_if_nan: bool) -> Measurement:
-    """Return the next Measurement. Raises PortError for NaN in all displacements if ``lost_if_nan`` is true."""
+    """Return the next Measurement. If ``lost_if_nan``, raises PortError when all displacements are NaN."""
     wait = port.wait or sleep
     while not port.ready():
         wait(0.001)  # polling interval, if the port cannot wait
     measured = port.read()
     if lost_if_nan and np.isnan(measured.displacement).all():
-        raise PortError(port.interlock or "the port no longer measures")
+        raise PortError(port.interlock or "the port no longer provides measurements")
     return measured
 
 
@@ -171,8 +171,8 @@ class RigDrive:
     """Drives the rig of ``scenario`` at ``port``: holds it, and moves it along guided motions.
 
     ``measured`` is the last Measurement, and ``command`` ``(n_axes,)`` m the last command. ``alarm`` is the reason
-    not to move the rig now, and ``broken`` the reason why the drive has ended. Both may be empty. ``braking``
-    receives the reason for a stop. Each of ``receivers`` receives every Measurement.
+    not to move the rig now, and ``broken`` the reason why the drive has ended; both may be empty. ``braking`` is
+    called with the reason for a stop, and each of ``receivers`` with every Measurement.
     """
 
     def __init__(
@@ -217,7 +217,8 @@ class RigDrive:
     def connect(self) -> None:
         """Open the port, and hold the rig from the first tick.
 
-        Raises ConfigError if opening fails, or if active command and measured position differ or are unknown.
+        Raises ConfigError if opening fails, if the active command differs from the position, or if it cannot be
+        read and the position is outside the stroke.
         """
         port = self.port
         self.broken = self.alarm = ""
@@ -284,7 +285,7 @@ class RigDrive:
         self._report()
 
     def refer(self, displacement: Array, command: Array) -> None:
-        """Measure tracking errors relative to ``displacement`` and ``command`` ``(n_axes,)`` m, taken at rest."""
+        """Set ``displacement`` and ``command`` at rest, ``(n_axes,)`` m, as the reference of tracking errors."""
         port, scenario, limits, dt = self.port, self._scenario, self._scenario.limits, self._scenario.dt
         channels, levels = port.auxiliary_names, scenario.levels
         shift = self.shift = displacement - command
@@ -321,11 +322,11 @@ class RigDrive:
         return outcome
 
     def stop(self, reason: str) -> None:
-        """Stop the current or the next motion safely. The first reason is kept. Thread-safe."""
+        """Stop the current or the next motion safely. Only the first reason is stored. Thread-safe."""
         self._asked = self._asked or reason
 
     def ready(self) -> None:
-        """Permit the motions of an act, and clear earlier stops. The caller holds the machine's lock."""
+        """Permit the motions of an act, and clear earlier stops. The caller must hold the machine's lock."""
         self._asked, self.mishap = "", None
         self.loss.accept(self.port.hydraulics)
 
@@ -343,7 +344,7 @@ class RigDrive:
         self._report()
 
     def receive(self, measured: Measurement, sent: Array, modes: bytes) -> None:
-        """Process a Measurement of a run, received after the command ``sent`` ``(n_axes,)`` in ``modes``."""
+        """Process a Measurement of a run. The last command was ``sent`` ``(n_axes,)`` in ``modes``."""
         self.measured = measured
         self.loss.receive(self.port, measured, sent, modes)
         self._report()
@@ -389,7 +390,7 @@ class RigDrive:
                         self._modes = modes
                         return np.array(wanted, float)
                 outcome = DriveOutcome(reason, bool(reason))
-            except Exception as error:  # an unexpected error of a motion also stops the rig
+            except Exception as error:  # an unexpected error in a motion must also stop the rig
                 outcome = DriveOutcome(f"{type(error).__name__}: {error}", True)
         self._brake(outcome)
         return None
@@ -410,7 +411,7 @@ class RigDrive:
         self._before_modes, self._sent_modes = b"", (b"", b"")
 
     def held(self, before: Array, last: Array, modes: tuple[bytes, bytes]) -> tuple[Array, Array]:
-        """Return the last two commands ``(n_axes,)`` m. The position of an axis replaces a command in N."""
+        """Return the last two commands ``(n_axes,)`` m, with axis positions in place of commands in N."""
         return held_places((before.copy(), last.copy()), modes, 0, self.loss.places.last - self.shift)
 
     def _end(self) -> None:
@@ -433,9 +434,9 @@ class RigDrive:
             self._outcome = outcome
 
     def judgement(self, command: Array) -> tuple[str, str, str]:
-        """Return the reason to stop the rig, and reason and action for an exceeded level. Each may be empty.
+        """Return the reason to stop the rig, and the reason and action of an exceeded level. Each may be empty.
 
-        An exceeded limit or level sets the ``alarm`` until the next Measurement.
+        An exceeded limit or level sets ``alarm`` until the next Measurement.
         """
         port, measured = self.port, self.measured
         beyond = self._check.measurement(measured, command.tolist(), self._modes) or port.partial_stop
@@ -466,7 +467,7 @@ class RigDrive:
             self.hold_loop.give_back()
 
     def await_rest(self) -> None:
-        """Wait until the rig is held and its actuators have settled, even if interrupted."""
+        """Wait, even if interrupted, until the rig is held and its actuators have settled."""
         to_its_end(self._rest)
 
     def _rest(self) -> None:
@@ -484,14 +485,14 @@ def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
     if section is not None and not port.can_warn:
         raise ConfigError(
             f"rig: warning.output = {show(section.output)}: the port {type(scenario.port).type_name!r} "
-            f"{f'at {port.address} ' if port.address else ''}has no warning output. Delete the key, or connect a "
-            "warning output"
+            f"{f'at {port.address} ' if port.address else ''}has no warning output. Connect a warning output, "
+            "or delete the key"
         )
     return section
 
 
 class MotionWarning:
-    """Switches the warning output of a rig, which the rig file of ``scenario`` declares.
+    """Switches the warning output that the rig file of ``scenario`` declares.
 
     ``left`` is the time until the motion may begin, s. Raises ConfigError if the port has no warning output.
     """
@@ -512,13 +513,13 @@ class MotionWarning:
     def begin(self, act: str, stopped: Callable[[], str], held: bool) -> None:
         """Switch the output on before ``act``, and wait for the warning time. The caller must call :meth:`off`.
 
-        If ``held`` is true, the drive holds the rig and counts samples; otherwise a rung holds it. Raises
-        ActRefused if ``stopped`` returns a reason, or if the rig can no longer be held.
+        If ``held`` is true, the drive holds the rig during this time; otherwise a rung holds it. Raises ActRefused
+        if ``stopped`` returns a reason, or if the rig can no longer be held.
         """
         section, drive, reason = self.section, self._drive, ""
         assert section is not None  # checked by the callers
         if self._start is not None:
-            raise ActRefused(f"{act}: {section.output} is on, because another motion begins")
+            raise ActRefused(f"{act}: {section.output} is already on for another motion")
         self._start = drive.command
         try:
             drive.port.warn(True)
@@ -543,7 +544,7 @@ class MotionWarning:
             self._drive.port.warn(False)
 
     def look(self) -> None:
-        """Switch the output off once the command has changed. Call this with each Measurement."""
+        """Switch the output off once the command has changed. Must be called with each Measurement."""
         if self._start is not None and not np.array_equal(self._drive.command, self._start):
             self.off()
 

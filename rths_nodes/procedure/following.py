@@ -2,13 +2,13 @@
 """Checks that a rig follows its commands, closely in slow motions, and that its sensors respond to motion.
 
 Actuators do not follow, and may later jump to the external command, if the interlock is open, the pressure is off
-or the controller itself drives the rig. While the rig does not follow, the command therefore moves to the position
-of the rig at every tick, within velocity and stroke, so that closing the interlock moves nothing. The command
-moves to this position once if the pressure has only dropped to low.
+or the controller itself drives the rig. While the rig does not follow, the command therefore tracks the position
+of the rig, within velocity and stroke. Closing the interlock then moves nothing. If the pressure has only dropped
+to low, the command moves to this position once.
 
-An open interlock may be only a signal, so that the rig still follows. Because of the static error of its loop, the
-rig would then run ahead of its command. The command therefore waits, moves to the position of the rig, and waits
-again. The command of an axis that has followed moves no further.
+An open interlock may be only a signal, so that the rig still follows. A command that tracks the rig would then run
+away, because of the static error of the control loop. The command therefore waits, moves towards the position of
+the rig, and waits again. If an axis has followed this motion, its command moves no further.
 
 ``slow_error`` bounds the tracking error in slow motions.
 """
@@ -42,10 +42,10 @@ from rths_nodes.loop.supervision.safe_stop import LastPositions
 from rths_nodes.procedure.clearance import Offsets
 
 AGREEMENT = 0.02
-"""Largest accepted difference between active command and measured position, as a fraction of the sensor range."""
+"""Largest accepted difference of active command and measured position, as a fraction of the sensor's range."""
 MOVED = 1e-4
-"""Largest accepted difference between active and sent command, as a fraction of the command's range. The
-resolution of the command is always accepted."""
+"""Largest accepted difference between active and sent command, as a fraction of the command's range. A difference
+up to the resolution of the command is always accepted."""
 
 
 def _range(axis: Axis, channel: str) -> float:
@@ -53,9 +53,9 @@ def _range(axis: Axis, channel: str) -> float:
 
 
 def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:
-    """Return why a controller cannot be given the external command, or an empty string.
+    """Return a message if a controller must not switch to the external command, otherwise an empty string.
 
-    ``active`` is the active command of the controller, ``displacement`` the measurement, both ``(n_axes,)`` m.
+    ``active`` is the controller's active command, ``displacement`` the measured position, both ``(n_axes,)`` m.
     """
     problems = Problems()
     for (name, axis), command, x in zip(axes.items(), active.tolist(), displacement.tolist(), strict=True):
@@ -71,7 +71,7 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
 def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
     """Return a message if the controller does not accept the last command ``sent``, otherwise an empty string.
 
-    Axes in force control are not checked, because they are held where their loop has moved them, and follow only
+    Force-controlled axes are not checked, because they are held where their loop has moved them, and follow only
     changes of the command.
     """
     for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
@@ -88,20 +88,20 @@ ANOTHER_MODE = "rig: the controller has changed its control mode"
 DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
 TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
 """Times after the loss of the rig, in multiples of ``taken_after``. ``TRIAL``: the command moves towards the rig.
-``VERDICT``: it is determined which axes have moved along. ``RESTS`` to ``LAST_WAIT``: the static error
-of these axes is averaged."""
+``VERDICT``: axes that have followed this motion are identified. ``RESTS`` to ``LAST_WAIT``: the static error of
+these axes is averaged."""
 WENT_ALONG = 0.5
-"""Ratio of an axis's travel to the trial motion above which the axis counts as following."""
+"""Smallest ratio of an axis's travel to the trial motion for which the axis counts as following."""
 TAKEN_AFTER_S = 0.1
-"""Time within which a controller at rest accepts the sent command, s."""
+"""Time after which a controller at rest must have accepted the sent command, s."""
 
 
 class LossWatch:
     """Determines from each Measurement whether the rig of ``scenario`` follows its commands.
 
     ``reason`` is the reason why the rig does not follow, or an empty string. ``count`` is the number of losses,
-    and ``last`` the last reason. ``pressure`` and control ``modes`` are the initial values. Modes and active
-    commands are ignored if an axis is force-controlled.
+    and ``last`` the last reason. ``pressure`` and control ``modes`` are initial values. If an axis is
+    force-controlled, modes and active commands are not checked.
     """
 
     def __init__(self, scenario: Scenario, pressure: int = HYDRAULICS_NOT_TOLD, modes: bytes = b"") -> None:
@@ -123,15 +123,15 @@ class LossWatch:
         self._from = self._trial = self._sum = np.zeros(0)
         self._follows = np.zeros(0, bool)
         self._measured: deque[Array] = deque(maxlen=self.taken_after + 1)
-        """Last displacements, ``(n_axes,)`` m, or NaN at and beyond the end of a sensor's range."""
+        """Last displacements, ``(n_axes,)`` m; NaN for a sensor at or beyond the end of its range."""
         self._missed: Array | None = None
-        """Displacement minus command at rest of a following rig, m. None after motion, NaN for commands in N."""
+        """Displacement minus command of a following rig at rest, m. None after motion; NaN for force commands."""
 
     def accept(self, pressure: int) -> None:
         self._pressure, self._dropped = pressure, False
 
     def receive(self, port: Port, measured: Measurement, sent: Array, modes: bytes = b"") -> None:
-        """Process a Measurement of the rig at ``port``, after the command ``sent`` ``(n_axes,)`` in ``modes``."""
+        """Process a Measurement of the rig at ``port``. The last command was ``sent`` in ``modes``."""
         same = self._sent is not None and equal(sent, self._sent)
         self._still, self._sent = self._still + 1 if same else 0, sent
         within = np.abs(measured.displacement) < self._ends
@@ -173,7 +173,7 @@ class LossWatch:
     def next(self, command: Array, shift: Array) -> Array | None:
         """Return the command after ``command``, towards the position of the rig, or None if the rig follows.
 
-        ``shift`` ``(n_axes,)`` m is displacement minus command at rest. If the rig was lost at rest and with
+        ``shift`` ``(n_axes,)`` m is displacement minus command at rest. If the rig was lost at rest and under
         pressure, the measured difference replaces ``shift`` for commands in m.
         """
         if not self.reason:
@@ -216,9 +216,9 @@ class LossWatch:
 LEAST_ERROR = 1e-3
 """Smallest default of ``slow_error``, m."""
 TIMES_FOUND = 3.0
-"""Ratio of the default of ``slow_error`` to the tracking error expected from the small move."""
+"""Ratio of the default of ``slow_error`` to the tracking error that the small move predicts."""
 TIMES_LATE = 3.0
-"""Ratio of the assumed lag to the lag of the small move."""
+"""Ratio of the assumed lag to the lag in the small move."""
 WHY = "the actuator does not follow, or the displacement sensor is wrong"
 
 
@@ -253,15 +253,15 @@ class _Axis:
     def why(self, command: float, displacement: float, force: float, slow: bool, window: bool) -> str:
         """Return a message if the axis does not follow its ``command``, otherwise an empty string.
 
-        The error of a ``slow`` motion is bounded. If ``window`` is true, the error is zero at the position of any
-        command of the last LATE_S seconds.
+        The error of a ``slow`` motion is bounded. If ``window`` is true, the error is the distance from the range
+        of the commands of the last LATE_S seconds.
         """
         travel, settled = self._moved.stuck(command, displacement), self._moved.settled
         if travel is not None and self._known:  # the small move has its own guards
             gone, shown = travel
             return (
-                f"axes.{self.name}: the displacement does not move with the rig: it has changed by "
-                f"{_mm(shown)} where the command went {_mm(gone)} one way: {WHY}"
+                f"axes.{self.name}: the displacement does not follow the command: it has changed by "
+                f"{_mm(shown)} while the command moved by {_mm(gone)} in one direction: {WHY}"
             )
         if not slow or (window and not settled):
             return ""
@@ -284,8 +284,8 @@ class _Axis:
     def mute(self, displacements: Sequence[float], force: float) -> str:
         """Return a warning if the load cell seems dead, otherwise an empty string.
 
-        The force of a dead load cell changes in neither direction of motion; on a plateau, a force changes in one
-        direction. The small moves and the ``displacements`` (m) of all axes give the expected force.
+        A dead load cell responds in neither direction of motion; on a plateau, a force responds in one direction.
+        The small moves and the ``displacements`` (m) of all axes give the expected force.
         """
         if self._pushed is None:
             return ""
@@ -296,16 +296,16 @@ class _Axis:
         self._pushed = None  # report a dead load cell only once
         expected, shown = travel
         return (
-            f"axes.{self.name}: the force does not move with the rig: out and back, it has changed by "
-            f"{shown:.4g} N, but should have changed by about {expected:.4g} N. Check the load cell"
+            f"axes.{self.name}: the force does not respond to motion of the rig in either direction: it has "
+            f"changed by {shown:.4g} N, but should have changed by about {expected:.4g} N. Check the load cell"
         )
 
 
 class Following:
     """Checks that the axes of ``scenario`` follow their commands, relative to the ``offsets``.
 
-    ``checks`` are the results of the small moves by axis. ``warnings`` name the load cells whose force does not
-    change although the rig moves.
+    ``checks`` are the results of the small moves by axis. ``warnings`` lists the load cells whose force does not
+    respond to motion.
     """
 
     def __init__(self, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]) -> None:
@@ -323,7 +323,7 @@ class Following:
         """Return the reason to stop a test, or an empty string.
 
         ``command`` is relative to the zero of the test. The Measurement ``shown`` is untared. ``paused`` is true
-        while the test comes to rest, rests, or returns.
+        while the test comes to rest, is at rest, or returns from a pause.
         """
         return self._why(command.command + self._held, shown, paused, command.control_mode, in_test=True)
 

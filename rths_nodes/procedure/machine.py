@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """States of a procedure and their transitions, from the idle rig through the rungs of a test to its end.
 
-Commands change only in a motion state, or if the rig does not follow (``following.py``). Only acts of the operator
-enter motion states, except that a trip also enters STOPPING. Acts that began before a stop can no longer enter a
-motion state or the armed state.
+Commands change only in a motion state, or if the rig does not follow (``following.py``). Only operator acts enter
+motion states, except that a trip also enters STOPPING. After a stop, acts that had begun before it can no longer
+enter a motion state or the armed state.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ MOTION = {State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, Stat
 """States in which the rig may move."""
 
 AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.ARMED, State.HELD)
-"""States in which the rig is held. Loss of the rig or a timeout may end these states without an act."""
+"""States in which the rig is held. A loss of the rig, or a timeout, can end these states without an act."""
 
 ARROWS: dict[State, tuple[State, ...]] = {
     State.IDLE: (State.CONNECTED,),
-    # in every state at rest, the loss of the rig leads to TRIPPED
+    # from every state at rest, loss of the rig leads to TRIPPED
     State.CONNECTED: (State.REFERENCED, State.FINISHED, State.TRIPPED),
     State.REFERENCED: (State.CHECKING, State.POSITIONING, State.FINISHED, State.TRIPPED),
     State.CHECKING: (State.REFERENCED, State.STOPPING),
     State.POSITIONING: (State.POSITIONED, State.STOPPING),
-    # HELD if the rig did not follow for a time, because its position may differ
+    # HELD if the rig has temporarily not followed, because its position may differ
     State.POSITIONED: (State.ARMED, State.HELD, State.FINISHED, State.TRIPPED),
     # HELD if the operator or the rig disarms before any motion
     State.ARMED: (State.RUNNING, State.HELD, State.TRIPPED),
@@ -43,7 +43,7 @@ ARROWS: dict[State, tuple[State, ...]] = {
     State.TRIPPED: (State.HELD, State.FINISHED),  # HELD after the act ``acknowledge``
     State.FINISHED: (),
 }
-"""Successors of each state. Only a checked rig may change from referenced to positioning."""
+"""Successors of each state. Only a checked rig may change from REFERENCED to POSITIONING."""
 
 
 _STATES = {
@@ -67,12 +67,12 @@ UNCONDITIONAL = ("stop", "hold", "note")
 
 
 class ActRefused(ConfigError):
-    """The act is not possible and has changed nothing. The message gives the operator the reason."""
+    """Raised if an act is not possible. The act has changed nothing. The message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Number of stops, and state of a procedure, as last received by the sender of an act."""
+    """Stop count and state of a procedure, as last received by the sender of an act."""
 
     stops: int
     state: int
@@ -99,8 +99,8 @@ _UNDER_WAY: ContextVar[ActUnderWay | None] = ContextVar("the act under way", def
 class SessionMachine:
     """Stores the state of a procedure and its reason, and refuses invalid transitions.
 
-    ``changed`` receives each state with its reason. ``stops`` is the number of stops. Hold ``lock`` for a check
-    and an act that depends on it.
+    ``changed`` receives each new state and its reason. ``stops`` is the number of stops. Hold ``lock`` during a
+    check and the act that depends on it.
     """
 
     def __init__(self, changed: Callable[[State, str], None] | None = None) -> None:
@@ -135,15 +135,15 @@ class SessionMachine:
             return Seen(self.stops, int(self.state))
 
     def go_on(self, act: ActUnderWay | None = None) -> None:
-        """Raise ActRefused if ``act``, by default the act of the calling thread, was stopped."""
+        """Raise ActRefused if ``act`` was stopped. The default is the act of the calling thread."""
         if reason := self.stopped if act is None else act.stopped:
             raise ActRefused(stopped_by_operator(reason))
 
     @contextmanager
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
-        """Context manager of an act. A nested act is part of the outer act: one stop ends both.
+        """Context manager of an act. A nested act is part of the outer act, so that one stop ends both.
 
-        Raises ActRefused if the number of stops or the state differs from ``seen``. Comparison and start of the
+        Raises ActRefused if the stop count or the state differs from ``seen``. The comparison and the start of the
         act are atomic, so that no stop can occur in between.
         """
         if (outer := self.under_way) is not None:

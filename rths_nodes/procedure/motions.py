@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guided motions, which an operator requests outside of a rung.
+"""Guided motions, which an operator requests outside a rung.
 
-The steps of a motion come from a generator of commands in untared coordinates: ramps and rests. The drive
-(``drive.py``) checks the commands against the limits. A ramp of M samples connects two rests, a distance d apart,
-on a straight line of all axes:
+A generator yields the commands of a motion, ramps and rests, in untared coordinates. The drive (``drive.py``)
+checks them against the limits. A ramp of M samples connects two rests, a distance d apart, on a straight line of
+all axes:
 
     x_k = x_0 + d (10 s^3 - 15 s^4 + 6 s^5),    s = k / M
 
@@ -27,14 +27,14 @@ from rths_nodes.loop.supervision.bridges import MOST_CURVED, STEEPEST
 
 T = TypeVar("T")
 Steps = Generator[Array, Measurement, T]
-"""Generator that yields commands ``(n_axes,)`` m, receives Measurements, and returns a result."""
+"""Generator that yields commands ``(n_axes,)`` m, is sent Measurements, and returns a result."""
 Watch = Callable[[Array, Measurement], str]
-"""Function that returns why the rig does not follow the last command ``(n_axes,)`` m, or an empty string."""
+"""Function that returns the reason if the rig does not follow the last command, or an empty string."""
 Guard = Callable[[Measurement], str]
 """Function that returns the reason to end a ramp, or an empty string."""
 
 WINDOW_S = 0.05
-"""Length of a window, s. The means of two windows agree within the noise at rest."""
+"""Length of a window, s. At rest, the means of two windows agree within the noise."""
 AVERAGED_S = 0.5
 LONGEST_S = 2.0
 """Longest wait for rest, s. Values that still change after this time are used, with a remark."""
@@ -42,19 +42,19 @@ FEWEST = 8
 STILL = 1e-6
 """Largest change between windows that counts as rest, as a fraction of stroke or force limit."""
 STILL_BY_STEP = np.array([[1e-3], [1e-5]])
-"""``STILL``, but as a fraction of the smallest step or the load cell's range."""
+"""Alternative to ``STILL``, as fractions of the smallest step and of the load cell's range."""
 CERTAIN = 4.0
-"""Smallest significant difference between two means, in standard deviations of the difference."""
+"""Smallest significant difference between two means, in standard deviations of this difference."""
 GENTLE = 0.1
 """Largest acceleration of a ramp, as a fraction of the deceleration of the safe stop."""
 
 SLOW = 0.02
-"""Velocity of the motion to the start, as a fraction of the limit, for axes without a small move."""
+"""Velocity of the motion to the start, for axes without a small move, as a fraction of the limit."""
 
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """Outcome of a motion: ``reason`` of its safe stop, or empty. An operator's stop leaves ``tripped`` false."""
+    """Outcome of a motion: ``reason`` of its safe stop, or empty. ``tripped`` is false for an operator's stop."""
 
     reason: str = ""
     tripped: bool = False
@@ -64,8 +64,8 @@ class DriveOutcome:
 class GuidedMotion:
     """Motion along the generator that ``steps`` returns, with its ``result``. ``watch`` may stop the motion.
 
-    ``steps`` receives the last command before the motion, because a lost rig may have moved since the request.
-    ``modes`` returns the control modes in the last command, one byte per axis. Empty bytes mean displacement.
+    ``steps`` receives the last command before the motion, which may have changed since the request if the rig was
+    lost. ``modes`` returns the control modes of the last command, one byte per axis; empty means displacement.
     """
 
     steps: Callable[[Array], Steps[object]]
@@ -120,14 +120,14 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocities to the start (m/s): of the small move or, without one, SLOW times the limit."""
+    """Return the velocities to the start, m/s: of the small move, or SLOW times the limit without a small move."""
     rows = [(axis.rig_axis and axis.rig_axis.small_move, axis.limits) for axis in scenario.axes.values()]
     return np.array([move.velocity if move else SLOW * limits.velocity for move, limits in rows])
 
 
 @dataclass(frozen=True)
 class Stand:
-    """State of the rig at rest: means and scatter (rms) of ``samples`` Measurements, ``(n_axes,)`` m and N.
+    """State of the rig at rest: mean and scatter (rms) of ``samples`` Measurements, ``(n_axes,)`` m and N.
 
     ``command`` is constant during these Measurements. ``resting`` is false if a value was still changing.
     """
@@ -150,10 +150,10 @@ def averages(rows: Sequence[Measurement], *quantities: str) -> dict[str, Array]:
 
 
 class QuasiStatic:
-    """Generates ramps and rests of the rig of ``scenario``, which is at ``command`` ``(n_axes,)`` m.
+    """Generates ramps and rests for the rig of ``scenario``, which is at ``command`` ``(n_axes,)`` m.
 
-    ``fine`` holds smallest steps (m) and force ranges (N), for a closer check of rest than with the limits.
-    ``modes`` are the control modes in the last command, one byte per axis. Empty bytes mean displacement.
+    ``fine`` holds smallest steps (m) and force ranges (N). They allow a closer check of rest than the limits.
+    ``modes`` are the control modes of the last command, one byte per axis; empty means displacement.
     """
 
     def __init__(self, scenario: Scenario, command: Array, fine: tuple[Array, Array] | None = None) -> None:
@@ -170,7 +170,7 @@ class QuasiStatic:
         """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s (N and N/s in force control).
 
         Return the reason if ``guard`` ended the ramp early, or an empty string. After an early end, all axes brake
-        in the same time, on the line of the ramp. The acceleration of commands in N is not limited.
+        for the same time, on the line of the ramp. Commands in N have no limit of acceleration.
         """
         most = np.where(by_force(self.modes), np.inf, self._acceleration) if self.modes else self._acceleration
         before, self.trace = self.command, []
@@ -192,7 +192,7 @@ class QuasiStatic:
         return (yield from self.stand())
 
     def stand(self) -> Steps[Stand]:
-        """Hold until displacement and force are at rest. Return the means of both."""
+        """Hold until displacement and force are at rest, then return their means."""
         yield from self._hold(self._late)
         last = yield from self._window(WINDOW_S)
         resting = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rungs on the rig: arming, the port of a run, requests from the operator during a run, and the end of a rung."""
+"""Rungs on the rig: arming, the port of a run, operator requests during a run, and the end of a rung."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from rths_nodes.procedure.machine import SessionMachine
 
 
 def program_of(scenario: Scenario) -> str:
-    """Return the identity of the executive's program for a rung: text, compiler, flags and binary.
+    """Return the identity of the executive's program for a rung: source text, compiler, flags and binary.
 
     Return an empty string for other engines. Raises ConfigError if the scenario cannot run with the executive.
     """
@@ -50,7 +50,7 @@ def program_of(scenario: Scenario) -> str:
 
 
 def armed_hash(scenario: Scenario) -> str:
-    """Return the hash by which a rung of ``scenario`` is armed. The hash covers the program of the engine."""
+    """Return the hash with which a rung of ``scenario`` is armed. It covers the program of the engine."""
     return scenario.whole_hash(program_of(scenario))
 
 
@@ -96,7 +96,7 @@ def _reach(rung: str, scenario: Scenario) -> Array:
 
 
 def start_of(scenario: Scenario, port: Port) -> Array:
-    """Return the start of the axes, ``(n_axes,)`` m from the zero of the rig."""
+    """Return the start positions of the axes, ``(n_axes,)`` m from the zero of the rig."""
     if registry.class_of("integrator", scenario.integrator).external or scenario.soft_start is not None:
         return np.zeros(len(scenario.axes))
     assembly = Assembly(scenario, port)
@@ -111,7 +111,7 @@ def file_hashes(scenario: Scenario) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """Outcome of a run (finished, held, tripped, failed, refused or interrupted), and its reason."""
+    """Outcome of a run (finished, held, tripped, failed, refused or interrupted), its reason, and its samples."""
 
     outcome: str
     reason: str = ""
@@ -119,7 +119,7 @@ class RunOutcome:
 
 
 class RungRig(SessionMachine):
-    """Rig on which a rung can be armed. ``code`` is the code at the start of the test."""
+    """Rig on which a rung can be armed. ``code`` is the software at the start of the test."""
 
     drive: RigDrive
     scenario: Scenario
@@ -130,10 +130,10 @@ class RungRig(SessionMachine):
 
 
 class ArmedRung:
-    """Rung ``name`` of ``scenario`` that ``persons`` arm on the rig of ``session``, whose port is lent to one run.
+    """Rung ``name`` of ``scenario``, armed by ``persons`` on the rig of ``session``. Its port is lent to one run.
 
-    Raises ConfigError if scenario, offsets, rig or code have changed, with a list of all changes, or if a specimen
-    model is missing.
+    Raises ConfigError, with a list of all changes, if scenario, offsets, rig or code have changed, and if a model
+    of the specimen is missing.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class ArmedRung:
         return [f"since rung {self.name} was armed, {change}" for change in changes]
 
     def hold(self, reason: str) -> None:
-        """Pause until :meth:`resume` or, if the time ratio is 1, end the rung and hold the rig."""
+        """Pause the rung until :meth:`resume`. If the time ratio is 1, end the rung instead, and hold the rig."""
         if self.scenario.time_ratio == 1:
             self.requests.stop(reason)
             return
@@ -200,10 +200,10 @@ class ArmedRung:
         self.requests.resume()
 
     def over(self, outcome: RunOutcome) -> None:
-        """Complete the record ``written``, and enter the state after the run."""
+        """Complete the record ``written``, and enter the state that follows the run."""
         session, written, holds, broken = self._session, self.written, self._holds(), self._session.drive.broken
         written.outcome, written.reason = outcome.outcome, outcome.reason
-        written.samples = outcome.samples or written.samples  # set by a runner that raised
+        written.samples = outcome.samples or written.samples  # a runner that raised has set the number itself
         written.remarks += holds + self._following.warnings
         session.record.deviations += [f"rung {self.name}: {hold}" for hold in holds]
         with session.lock:
@@ -246,7 +246,7 @@ Forces = Callable[[list[float]], list[float]]
 
 
 def _forces_of(scenario: Scenario) -> Forces:
-    """Return a function that maps the displacements (m) of successive samples to the forces of all axes (N)."""
+    """Return a function from the displacements (m) to the forces (N) of all axes, for successive samples."""
     dt, before = scenario.dt, list[float]()
     if scenario.rig is None:
         models = [registry.build("specimen", scenario.model_of(name, "specimen")) for name in scenario.axes]
@@ -277,7 +277,7 @@ def _forces_of(scenario: Scenario) -> Forces:
 
 
 class RungPort(PortBefore):
-    """Armed port of ``drive`` for one run. After the run, ``given_back`` is true. ``tares`` is the test's zero.
+    """Armed port of ``drive`` for one run. ``given_back`` is true after the run. ``tares`` is the test's zero.
 
     The procedure holds the rig before Measurement 0 and after the last sample, so ``open`` and ``close`` move
     nothing. Measurements are untared, because limits apply to untared values. In rung d, ``forces`` computes the
@@ -299,7 +299,7 @@ class RungPort(PortBefore):
         self._true: Measurement | None = None
         self._opened = self._lost = ""
         self.begins: Callable[[], None] = lambda: None
-        """Function that is called when the run begins to drive the rig."""
+        """Function to call when the run begins to drive the rig."""
 
     @property
     def counter_at_start(self) -> int | None:
@@ -309,7 +309,7 @@ class RungPort(PortBefore):
         self._pacer = pacer
 
     def arm_watchdog(self) -> None:
-        """Do nothing: the procedure has already armed the watchdog."""
+        """Do nothing, because the procedure has already armed the watchdog."""
 
     def release(self) -> None:
         """Return the port to the procedure. Further calls do nothing. Thread-safe."""
@@ -317,7 +317,7 @@ class RungPort(PortBefore):
             if self.given_back or not self._begun:
                 self.given_back = True
                 return
-            with suppress(Exception):  # port or model may have failed; the rig must be given back in any case
+            with suppress(Exception):  # even if port or model have failed, the rig must be given back
                 self._true = self.truth()
             self.given_back = True
             self._drive.take_back(*self._drive.held(self._before, self._last, self._modes))
@@ -369,11 +369,11 @@ class RungPort(PortBefore):
         return np.asarray(np.where(by_force(modes), tares.force, tares.command)) if modes else tares.command
 
     def _waiting(self) -> Array | None:
-        """Return the command to send if the rig has been lost in this run, or None if it has always followed."""
+        """Return the command to send if the rig was lost during this run, or None if it has always followed."""
         drive = self._drive
         if not (self._lost or drive.loss.reason):
             return None
-        if not self._lost and self._modes[1]:  # axes in force control are held at their positions
+        if not self._lost and self._modes[1]:  # force-controlled axes are held at their positions
             _, self._last = drive.held(self._before, self._last, self._modes)
         self._lost = self._lost or drive.loss.reason
         waiting = drive.loss.next(self._last, drive.shift)
@@ -445,7 +445,7 @@ class UnsentPort(RungPort):
         self._answers.write(command)
 
     def read(self) -> Measurement:
-        """Return the simulator's Measurement with the state of the rig, and with the flags of both."""
+        """Return the simulator's Measurement with the rig's state and with the flags of both."""
         real = super().read()
         if self._ticked:
             reason, level, _ = self._drive.judgement(self._drive.command)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Session of a rig, which opens the port once, and the acts (``ACTS``) of a procedure.
 
-Values are untared, in the coordinates of the axes, m and N.
+Values are untared, in axis coordinates, in m and N.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, QuasiStatic
 
 SHORTEST_S, LONGEST_S = 0.02, 600.0
 ARMED_FOR_S = 60.0
-"""Time after which an armed rung is disarmed, s, because the operator may have left."""
+"""Time after which an armed rung is disarmed, because the operator may have left, s."""
 CLEAR = "CLEAR"
-"""Value of the argument ``clear``, which a person types after reading the description of the motion."""
+"""Value of the argument ``clear``, which a person types after having read the description of the motion."""
 NOT_TOLD = "not reported"
 _PRESSURES = {code: pressure for pressure, code in PRESSURES.items()}
 _MODES = {MODE_DISPLACEMENT: "displacement", MODE_FORCE: "force"}
@@ -50,15 +50,15 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class Test:
-    """Test that a session belongs to. The default has no ``acts``, adds no guards, and writes no record."""
+    """Test that a session belongs to. This default has no ``acts`` of its own, and writes no record."""
 
     acts: Mapping[str, Callable[..., str]] = {}
 
     def barred(self, act: str) -> str:
-        return f"no test performs {act}" if act in ("rehearse", "checklist") else ""
+        return f"{act} is possible only in a test" if act in ("rehearse", "checklist") else ""
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return the motion of ``act`` as text, and remove ``clear`` from ``arguments``.
+        """Return a description of the motion of ``act``, and remove ``clear`` from ``arguments``.
 
         Raises ActRefused if no person has cleared the motion.
         """
@@ -77,9 +77,9 @@ class Act:
     """Act of a procedure: its description ``words``, the ``states`` in which it is possible, its function ``do``.
 
     Each of the ``guards`` returns a reason to refuse the act, or an empty string. ``needed`` and ``optional`` are
-    names of arguments. ``motion`` has the states during and after a guided motion. The operator can intervene in a
-    ``lasting`` act. An ``at_once`` act is also possible during another act and in a held rung. Other nodes may
-    request an ``anybody`` act. If an act ``commits``, ``do`` evaluates the guards and takes effect under one lock.
+    names of arguments. ``motion`` holds the states during and after a guided motion. The operator can
+    intervene in a ``lasting`` act. An ``at_once`` act is also possible during another act and in a held rung.
+    Other nodes may request an ``anybody`` act. If an act ``commits``, one lock covers its guards and its effect.
     """
 
     states: tuple[State, ...]
@@ -103,7 +103,7 @@ class Act:
         def done(session: GuardedRig, /, *args: object, **arguments: object) -> object:
             outer = session.under_way
             with session.act():
-                if outer is None:  # ``do`` has evaluated the guards of an outer act
+                if outer is None:  # the guards of an outer act were already evaluated
                     session.begin(act, early=True)
                 return method(session, *args, **arguments)
 
@@ -130,7 +130,7 @@ def barred_by_state(act: str, state: State) -> str:
 def lost(drive: RigDrive) -> str:
     """Return the reason why the rig is lost, or an empty string.
 
-    A rig that stops following its commands is lost only if its far end provides the ticks.
+    A rig that no longer follows its commands is lost only if its far end provides the ticks.
     """
     return drive.broken or (drive.port.interlock if drive.port.follows_rig else "")
 
@@ -173,9 +173,9 @@ _MOTION = (fit, checked, allowed)
 class GuardedRig(rungs.RungRig):
     """Rig of ``scenario`` and the guards of its acts.
 
-    ``code`` is by default the current code. ``judged`` returns the cautions about a test on a real rig.
-    ``changed`` receives each state with its reason, also from the thread that drives the rig. ``taken`` are
-    unconfirmed offsets. Raises ConfigError without a rig file.
+    ``code`` defaults to the current software. ``judged`` returns the cautions about a test on a real rig.
+    ``changed`` is called with each new state and its reason, also from the thread that drives the rig. ``taken``
+    are offsets that are not yet confirmed. Raises ConfigError if ``scenario`` has no rig file.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class GuardedRig(rungs.RungRig):
         self.test = Test()
         self.rehearsing = False  # a rung is running on the simulator
         self.armed_by = ("", "")
-        """Operator who last armed a rung, and source (``way``) of the request."""
+        """Operator who last armed a rung, and source (``way``) of that request."""
         self._losses = 0  # number of losses of the rig before it was positioned
         self._armed_until = 0  # monotonic time at which the rung is disarmed, ns
         self._one = threading.Lock()
@@ -226,7 +226,7 @@ class GuardedRig(rungs.RungRig):
     def why_not(self, act: str, early: bool = False) -> str:
         """Return the reason why ``act`` is not possible, or an empty string.
 
-        Check only the state if ``early`` is true and the act ``commits``.
+        If ``early`` is true and the act ``commits``, its guards are not checked.
         """
         with self.lock:
             self._leave_start()
@@ -238,7 +238,7 @@ class GuardedRig(rungs.RungRig):
             return "a rung is under way on the simulator"
         on_lost_rig = act in ("rehearse", "stop", "note", "finish")
         if self.state is State.TRIPPED and not on_lost_rig and (reason := lost(self.drive)):
-            return f"{reason}. Nothing drives the rig any more: finish the procedure"
+            return f"{reason}. Nothing drives the rig any longer: finish the procedure"
         if reason := barred_by_state(act, self.state):
             return reason
         if self.suspended and not row.at_once:
@@ -254,9 +254,9 @@ class GuardedRig(rungs.RungRig):
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        """Leave a state at rest that loss of the rig or a timeout has ended.
+        """Leave a state at rest after a loss of the rig or a timeout.
 
-        Do nothing if another thread holds the lock, but wait for the lock if the drive has failed.
+        If another thread holds the lock, do nothing, or wait for the lock if the drive has failed.
         """
         if self.state not in AT_REST or not self.lock.acquire(blocking=bool(self.drive.broken)):
             return
@@ -268,7 +268,7 @@ class GuardedRig(rungs.RungRig):
 
     def _displaced(self) -> tuple[State, str] | None:
         if self.state is State.HELD and self.rung is not None:
-            return None  # the port of the held rung ends the rung
+            return None  # the port of a held rung ends the rung itself
         drive, armed = self.drive, self.state is State.ARMED
         slipped = drive.loss.last if drive.loss.count > self._losses else ""
         if reason := lost(drive):
@@ -283,7 +283,7 @@ class GuardedRig(rungs.RungRig):
             then = State.HELD, f"armed for {ARMED_FOR_S:g} s without a run: position and arm again"
         else:
             return None
-        self.rung = None  # later stops must not reach the rung
+        self.rung = None  # later stops must not act on the rung
         return then
 
     def _measured(self, measured: Measurement) -> None:
@@ -297,14 +297,14 @@ class GuardedRig(rungs.RungRig):
             self.begin(act)
             if held:
                 self.drive.ready()
-        under_way = self.under_way  # read here, because another thread calls the function
+        under_way = self.under_way  # read here, because another thread calls the lambda
         self.warning.begin(act, lambda: under_way.stopped if under_way is not None else "", held)
 
     @contextmanager
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Context manager of the motions of ``act``: enter its state ``motion[0]``, and at the end ``motion[1]``.
+        """Context manager of the motions of ``act``, in the state ``motion[0]``. The final state is ``motion[1]``.
 
-        After a stop or an error, the state becomes HELD or TRIPPED instead. ``begins`` is called when the first
+        After a stop or an error, the final state is HELD or TRIPPED instead. ``begins`` is called when the first
         motion begins. A refusal before the first motion changes nothing.
         """
         drive, (state, then), entered = self.drive, ACTS[act].motion, False
@@ -343,20 +343,20 @@ class GuardedRig(rungs.RungRig):
 
 
 class RigSession(GuardedRig):
-    """One procedure on a rig, recorded in ``record``, and its acts in order."""
+    """One procedure on a rig, recorded in ``record``. The methods are its acts, in order."""
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
         """Perform ``act`` for operator ``by``, requested from source ``way``. Return the result as text.
 
-        Only acts of MEANWHILE run during another act. Thread-safe. Raises ActRefused (a ConfigError) if the act is
-        not possible or was stopped, or if the situation differs from ``seen``. If the record cannot be written, no
-        act that moves the rig begins, but acts of HEARD are performed.
+        Only acts in MEANWHILE can run during another act. Thread-safe. Raises ActRefused (a ConfigError) if the
+        act is not possible or was stopped, or if the situation differs from ``seen``. If the record cannot be
+        written, acts that move the rig do not begin, but acts in HEARD are performed.
         """
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
         row = ACTS[act]
         if unfit := sorted(arguments.keys() - set(row.arguments)):
-            raise ActRefused(f"{act}: there is no argument {', '.join(unfit)}; known: {', '.join(row.arguments)}")
+            raise ActRefused(f"{act}: unknown argument {', '.join(unfit)}; known: {', '.join(row.arguments)}")
         with ExitStack() as context:
             if not row.at_once:
                 if not self._one.acquire(blocking=False):
@@ -450,7 +450,7 @@ class RigSession(GuardedRig):
             self.record.controller = told_of(self.drive)
 
     def rest_of(self, state: State, reason: str) -> records.HeldRecord:
-        """Return the last measured position and force of each axis. Store the controller's state in the record."""
+        """Return the last measured position and force of each axis, and record the state of the controller."""
         self._record_controller()
         measured, names = self.drive.measured, tuple(self.scenario.axes)
         zero = Tares.none(len(names)) if self.offsets is None else self.offsets.tares()
@@ -462,7 +462,7 @@ class RigSession(GuardedRig):
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
         """Use these offsets as the zero of the test.
 
-        ``hash`` must be the offsets' hash. Forces are tared only if ``unloaded`` is true.
+        ``hash`` must be the hash of the offsets. Forces are tared only if ``unloaded`` is true.
         """
         taken = self.taken
         assert taken is not None
@@ -521,7 +521,7 @@ class RigSession(GuardedRig):
         with self.motion("position"):
             drive.drive(motion)
         if not motion.result.resting:
-            self.note("the rig is not at rest at the start, because a sensor drifts or the specimen relaxes")
+            self.note("the rig has not come to rest at the start, because a sensor drifts or the specimen relaxes")
 
     @Act((State.POSITIONED,), (fit, checked), ("rung", "scenario_hash", "offsets_hash"), ("second",), commits=True)
     def arm(
@@ -541,7 +541,7 @@ class RigSession(GuardedRig):
         away = np.abs(self.offsets.held + rungs.start_of(scenario, port) - self.drive.command)
         for (name, axis), far in zip(self.scenario.axes.items(), away.tolist(), strict=True):
             if not far <= axis.limits.velocity * self.scenario.dt:
-                raise ActRefused(f"axes.{name}: the axis is {far:.6g} m away from the start of rung {rung}")
+                raise ActRefused(f"axes.{name}: the axis is {far:.6g} m from the start of rung {rung}")
         with self.lock:
             self.begin("arm")
             self._armed_until = self._clock.monotonic_ns() + round(1e9 * ARMED_FOR_S)
@@ -554,7 +554,7 @@ class RigSession(GuardedRig):
         """Run the armed rung.
 
         The rung is recorded first. ``runner`` then runs its scenario on the session's port, and the rung is
-        disarmed. Raises ActRefused if a file or the code has changed since arming. The rung then stays armed.
+        disarmed. If a file or the code has changed since arming, raises ActRefused, and the rung stays armed.
         """
         armed = self.rung  # a stop in another thread may disarm the rung
         if armed is not None and records.RUNGS[armed.name].moves:
@@ -569,7 +569,7 @@ class RigSession(GuardedRig):
                 self.drive.ready()
                 rung.port.begins = self.warning.off
                 self.to(State.RUNNING, f"rung {rung.name}")
-            outcome = rungs.RunOutcome("failed", "the run has returned no result")
+            outcome = rungs.RunOutcome("failed", "the run returned no result")
             try:
                 rung.written.started = _now(self._clock)
                 self.record.rungs.append(rung.written)
@@ -613,9 +613,9 @@ class RigSession(GuardedRig):
     def stop(self, reason: str = "") -> None:
         """Stop all motion.
 
-        Acts under way can no longer move or arm the rig. Thread-safe.
+        Acts that are under way can no longer move or arm the rig. Thread-safe.
         """
-        reason = reason or "the operator has asked to stop"
+        reason = reason or "the operator has requested a stop"
         with self.lock:
             self.count_stop(reason)
             if self.state is State.ARMED:
@@ -635,7 +635,7 @@ class RigSession(GuardedRig):
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> records.UnloadingRecord:
         """Unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement.
 
-        ``to`` are the positions of axes, m. ``signed`` is the person who has signed for the positions.
+        ``to`` holds the positions by axis, m. ``signed`` is the person who has signed for them.
         """
         assert self.offsets is not None  # the state implies confirmed offsets
         inputs = self.scenario, self.offsets, self.record.checks
@@ -666,14 +666,14 @@ class RigSession(GuardedRig):
             except ActRefused as refused:
                 self.note(f"no offsets were taken after the test: {refused}")
         last = self.record.rungs[-1].outcome if self.record.rungs else ""
-        outcome = "tripped" if self.state is State.TRIPPED else last or "no rung was climbed"
+        outcome = "tripped" if self.state is State.TRIPPED else last or "no rung was run"
         self.record.outcome = self.record.outcome or outcome
         self._record_controller()
         self.to(State.FINISHED)
         self.close()
 
     def close(self) -> None:
-        """Close the port even if the rig is unreachable. The rig enters its own safe state."""
+        """Close the port, even if the rig is unreachable. The rig then enters its own safe state."""
         self.stop("the session is closed")
         with suppress(ConfigError, PortError):  # the rig may be unreachable
             self.drive.close()
@@ -703,7 +703,7 @@ def told_of(drive: RigDrive) -> dict[str, str]:
 
 
 MOTIONS = tuple(name for name, act in ACTS.items() if "clear" in act.arguments)
-"""Acts that begin a motion and need the word CLEAR."""
+"""Acts that begin a motion and require the word CLEAR."""
 MEANWHILE = tuple(name for name, act in ACTS.items() if act.at_once)
 HEARD = tuple(name for name in MEANWHILE if name != "note")
 """Acts that are performed even if they cannot be recorded."""

@@ -2,14 +2,15 @@
 """Guarded small moves of the axes in turn, and their findings on signs, scales, sensors and cables.
 
 An axis moves out in three stages, rests after each stage, and returns. The first stage shows whether the correct
-axis moves, and in which direction. The signs are correct if the displacement follows the command and the force
-increases with the displacement. Wrong signs of both displacement and command cancel, but the force shows them.
+axis moves, and in which direction. The signs are correct if the displacement follows the command, and the force
+increases with the displacement. Wrong signs of both displacement and command cancel, but the force reveals them.
 
-The scenario's specimen models make the same moves and give the expected stiffness, because a rate-dependent
-specimen is not as stiff as its parameters state. The ratio of measured to expected stiffness shows a wrong scale.
+The scenario's specimen models make the same moves and give the expected stiffness, because the stiffness of a
+rate-dependent specimen differs from its parameters. The ratio of measured to expected stiffness reveals a wrong
+scale.
 
-If the controller closes the force loop of an axis, a small force is applied afterwards. This force verifies sign
-and scale of commands in N, and bumpless changes of mode.
+If the controller closes the force loop of an axis, a small force is applied afterwards. It verifies the sign and
+scale of commands in N, and that changes of mode are bumpless.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from rths_nodes.procedure.motions import GENTLE, Guard, GuidedMotion, QuasiStati
 
 AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "force"
 """Reasons for an early end of a move. ``AGAINST``: the displacement opposes the command. ``AWAY``: the
-displacement exceeds the command by far. ``SWAPPED``: another axis moves. ``DEAD``: no sensor responds. ``FORCE``:
-a force has changed by more than the rig file allows."""
+displacement far exceeds the command. ``SWAPPED``: another axis moves. ``DEAD``: the displacement does not respond.
+``FORCE``: a force has changed by more than the rig file allows."""
 
 LOUDEST = 8.0
-"""Largest deviation of a sample, divided by the scatter, that is attributed to noise."""
+"""Largest deviation of a sample, as a multiple of the scatter, that is attributed to noise."""
 SEEN = 6.0
 """Smallest significant change of a mean, in standard deviations of the change."""
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
@@ -50,9 +51,9 @@ LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
 (``LEAST_FORCE``, relative to the load cell's range)."""
 
 STAGES = (0.25, 0.5, 1.0)
-"""Fractions of the travel at which the axis rests."""
+"""Positions of the rests, as fractions of the travel."""
 CAUTION = 0.1
-"""Largest accepted error of the displacement in motion, as a fraction of the travel."""
+"""Largest accepted displacement error in motion, as a fraction of the travel."""
 OTHER = 0.3
 """Largest accepted motion of another axis, as a fraction of the travel. It is not zero, because actuators on one
 specimen are coupled."""
@@ -65,12 +66,12 @@ relative to the small move."""
 LEAST, MOST = 0.67, 1.5
 """Bounds of the ratio of measured to expected stiffness. A ratio outside these bounds requires a signature."""
 SURE = 0.2
-"""Largest relative uncertainty at which a measured stiffness is compared with the expected stiffness."""
+"""Largest relative uncertainty of a measured stiffness that is compared with the expected stiffness."""
 SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator"
 
 
 def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[str, AxisChecks]:
-    """Move each axis out and back by its small move. Return the findings by axis.
+    """Move each axis out and back by its small move, and return the results by axis.
 
     Raises ConfigError before any motion if the rig file does not bound the move, or if the move is too small
     compared with the scatter of the ``offsets``.
@@ -86,7 +87,7 @@ def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[st
             continue
         if by_controller(axis) and rig.small_move.press is None:
             problems.append(
-                f"axes.{name}: {section_of(rig, 'small_move')} must state press, the small force (N) that "
+                f"axes.{name}: {section_of(rig, 'small_move')} must declare press, the small force (N) that "
                 "checks the force loop of the controller"
             )
         needed = LOUDEST * scatter / STAGES[0]
@@ -99,7 +100,7 @@ def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[st
         if rig.characterised is not None and rig.characterised.simulated and not drive.port.simulated:
             problems.append(
                 f"axes.{rig.name}.characterised of the rig file: the values were measured on a simulator, but "
-                "this rig is real. Characterise the rig itself, or omit the section"
+                "this rig is real. Characterise the real rig, or delete the section"
             )
     problems.refuse()
     knowledge = RigKnowledge(scenario, offsets, drive.port.auxiliary_names)
@@ -121,8 +122,8 @@ def section_of(rig: RigAxis | None, section: str) -> str:
 class AxisMove:
     """Move of the axis at ``index`` in ``direction`` (1 or -1), with its rests. The first rest precedes the move.
 
-    ``out`` and ``back`` are the forces ``(n_axes,)`` N at each sample of outward and return motion. ``ended`` is
-    the reason for an early end, or an empty string.
+    ``out`` and ``back`` are the forces ``(n_axes,)`` N in each sample of the outward and the return motion.
+    ``ended`` is the reason for an early end, or an empty string.
     """
 
     index: int
@@ -133,13 +134,13 @@ class AxisMove:
     out: list[Array] = field(default_factory=list)
     back: list[Array] = field(default_factory=list)
     last: Measurement | None = None
-    """Measurement at which the move ended early."""
+    """Last Measurement of the outward motion; there the move ended if it ended early."""
     returning: list[tuple[Array, Measurement]] = field(default_factory=list)
-    """Command ``(n_axes,)`` m and Measurement of each sample of the return motion and of the rest after it."""
+    """Command ``(n_axes,)`` m and Measurement in each sample of the return motion and of the rest after it."""
 
     @property
     def late(self) -> float:
-        """Lag of the return motion, samples: area between command and displacement, divided by the travel."""
+        """Lag in the return motion, samples: area between command and displacement, divided by the travel."""
         i, end, after = self.index, self.stands[-1], self.after
         assert after is not None
         start = np.array([end.command[i], end.displacement[i]])
@@ -167,7 +168,7 @@ class AxisMove:
 
 
 class RigKnowledge:
-    """Data of the small moves: travel (m), velocity (m/s), permitted force change (N) and force range (N).
+    """Data for the small moves: travel (m), velocity (m/s), permitted force change (N) and force range (N).
 
     Arrays are ``(n_axes,)``. ``channels`` are the names of the auxiliary channels.
     """
@@ -187,7 +188,7 @@ class RigKnowledge:
         self.channels = [name.partition(" [")[0] for name in channels]
 
     def second(self, index: int, quantity: str) -> int | None:
-        """Return the index of the channel of an axis's redundant sensor, or None."""
+        """Return the index of the auxiliary channel with the redundant sensor of an axis, or None."""
         levels = self.levels[index]
         level = None if levels is None else getattr(levels, f"{quantity}_disagreement")
         channel = f"second_{quantity}_{self.names[index]}" if level is None else level.channel
@@ -205,7 +206,7 @@ class RigKnowledge:
 class SmallMoves:
     """Generates the small moves of all axes of ``scenario``, and then small forces on force-controlled axes.
 
-    ``first`` is the rest before the moves. ``done`` contains the moves, ``pressed`` the small forces. A small
+    ``first`` is the rest before the moves. ``done`` contains the moves, and ``pressed`` the small forces. A small
     force has five rests: in displacement control, in force control, under the force, after its removal, and again
     in displacement control.
     """
@@ -244,7 +245,7 @@ class SmallMoves:
             goal = start.copy()
             goal[move.index] += share * move.direction * rig.way[move.index]
             move.ended = yield from walk.ramp(goal, rig.velocity, guard)
-            if move.ended in ("", AGAINST):  # the force is more conclusive at rest
+            if move.ended in ("", AGAINST):  # the force at rest is more conclusive
                 yield from self._rest(move)
             move.ended = move.ended or early(rig, move, share)
             if move.ended:
@@ -320,7 +321,7 @@ class SmallMoves:
 
 
 def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
-    """Return the reason to end the move after the rest at ``share`` of the travel, or an empty string."""
+    """Return the reason to end a move after its rest at ``share`` of the travel, or an empty string."""
     i, way, (least, _) = move.index, share * rig.way[move.index], rig.least(move.stands[0])
     moved = move.stands[-1].displacement - move.stands[0].displacement
     moved_axis = move.direction * float(moved[i])
@@ -330,20 +331,20 @@ def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
         return SWAPPED
     if moved_axis < -least[i]:
         return AGAINST
-    # lost motion may hide the first stage from the sensor
+    # in the first stage, lost motion may prevent any displacement
     return DEAD if share > STAGES[0] and moved_axis < least[i] else ""
 
 
 FROM = 2
-"""Index of the rest, at half of the travel, from which changes are measured."""
+"""Index of the rest from which changes are measured, at half of the travel."""
 ALIKE = 0.03
-"""Tolerated relative difference between two redundant sensors."""
+"""Largest accepted relative difference between two redundant sensors."""
 
 
 def stiffnesses(moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
-    """Return the tangent stiffness matrix (N/m) of axes with complete moves, empty if it cannot be computed.
+    """Return the tangent stiffness matrix (N/m) of axes with complete moves; empty if it cannot be computed.
 
-    Rows are the axes whose force changes, columns the axes that move.
+    Rows are the axes whose force changes, and columns the axes that move.
     """
     complete = [move for move in moves if move.complete]
     places = [move.index for move in complete]
@@ -366,7 +367,7 @@ def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
         if change == 0.0:
             return math.inf
         error = CERTAINTY * math.sqrt(2.0 / end.samples) * scatter
-        if error == 0.0 or scatter < step / 3.0:  # otherwise the mean has a finer resolution than the step
+        if error == 0.0 or scatter < step / 3.0:  # with more scatter, the mean resolves less than a step
             error += 0.5 * step
         square += (error / change) ** 2
     return math.sqrt(square)
@@ -383,13 +384,13 @@ OTHER_WAY = (
 FOLLOWS = 0.3
 """Smallest ratio of displacement to command for an axis that follows, without lost motion."""
 CLOSELY = 0.1
-"""Relative difference between displacement and command above which a remark is made."""
+"""Largest relative difference between displacement and command without a remark."""
 
 
 def judge(
     rig: RigKnowledge, first: Stand | None, moves: Sequence[AxisMove], stopped: str
 ) -> dict[str, AxisChecks]:
-    """Return the checks of each axis. ``first`` is the rest before the moves.
+    """Return the results of the ``moves`` by axis. ``first`` is the rest before the moves.
 
     ``stopped`` is the reason why the moves were stopped, or an empty string.
     """
@@ -539,7 +540,7 @@ class _AxisJudge:
         move, first = self._move, self._move.stands[0]
         force = float(move.change("force")[self._i])
         change = f"{force:.4g} N"
-        if not self.seen_at_rest:  # a dashpot has a force only in motion
+        if not self.seen_at_rest:  # a dashpot has no force at rest
             force = move.under_way
             change = f"{force:.4g} N in motion"
             samples = max(1, min(len(move.out), len(move.back)))
@@ -565,7 +566,7 @@ class _AxisJudge:
         )
         if other != self._i and forces[other] > rig.least(self._move.stands[0])[1][other]:
             name, change = rig.names[other], forces[other]
-            cause = f", but the force of axes.{name} changed by {change:.4g} N. Are the load cells swapped?"
+            cause = f", but the force of axes.{name} changed by {change:.4g} N. Check the load-cell cables"
         self._find(
             f"the load cell does not respond: the force changed by less than {self._least_force:.3g} N while the "
             f"axis moved by {_mm(moved)}{cause}"
@@ -667,7 +668,7 @@ def compare(
     moves: Sequence[AxisMove],
     results: Mapping[str, AxisChecks],
 ) -> None:
-    """Add the ratios of measured to expected stiffness, and remarks on them, to the ``results`` of each axis."""
+    """Add the ratios of measured to expected stiffness, and remarks on them, to the ``results`` of the axes."""
     expected = {SCENARIO: _of_scenario(scenario, rig), DECLARED: _declared(scenario)}
     for move in moves:
         name, axis = rig.names[move.index], results[rig.names[move.index]]
@@ -677,8 +678,8 @@ def compare(
         unverified = NOT_VERIFIED in (axis.force_scale, axis.displacement_scale)
         if not values and unverified:
             axis.remarks.append(
-                f"axes.{name}: neither the scenario nor the rig file describes the specimen, so its stiffness is "
-                "not compared"
+                f"axes.{name}: neither the scenario nor the rig file describes the specimen, so the measured "
+                "stiffness is not compared"
             )
         if values and uncertainty(rig, move) > SURE:
             axis.remarks.append(f"axes.{name}: the measured stiffness is too uncertain to be compared")
@@ -697,7 +698,7 @@ def compare(
 
 
 def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
-    """Return the stiffness (N/m) of each axis, from small moves of the scenario's models."""
+    """Return the stiffness (N/m) of each axis, computed from small moves of the scenario's models."""
     if (model := _model(scenario)) is None:
         return {}
     bounded, zero = copy(rig), np.zeros(len(rig.names))
@@ -716,7 +717,7 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
 
 
 def _model(scenario: Scenario) -> Rig | None:
-    """Return the scenario's rig, or its specimens with ideal actuators, or None without models."""
+    """Return the scenario's rig, or its specimens with ideal actuators, or None without usable models."""
     ideal = registry.load("actuator", "pure_delay").Params(delay=0.0)
     try:
         if scenario.rig is None:
@@ -735,7 +736,7 @@ def _declared(scenario: Scenario) -> dict[str, float]:
     if matrix is None or type(scenario.setup).type_name != "identity":
         return {}
     rows = zip(scenario.axes, np.diagonal(np.asarray(matrix, float)).tolist(), scenario.similitude, strict=False)
-    # convert stiffnesses from the scale of the structure to the scale of the specimen
+    # the matrix is at the scale of the structure, the results at the scale of the specimen
     return {name: value * (axis.length / axis.force) for name, value, axis in rows if value > 0.0}
 
 
@@ -744,9 +745,9 @@ def _press_axes(drive: RigDrive, moves: SmallMoves, watch: Watch, results: Mappi
     done = {move.index: move for move in moves.pressed}
     for index, force in moves.forces.items():
         name, move = moves.rig.names[index], done.get(index)
-        finding = "the small force was not tried, because an earlier trial has failed"
+        finding = "the small force was not tried, because an earlier trial failed"
         if move is not None:
-            finding = f"the small force was stopped: {outcome.reason}" if outcome.reason else ""
+            finding = f"the trial of the small force was stopped: {outcome.reason}" if outcome.reason else ""
             finding = finding or _wrong(moves.rig, move, force)
         results[name].force_loop = WRONG if finding else VERIFIED
         if finding:
@@ -776,7 +777,7 @@ def _wrong(rig: RigKnowledge, move: AxisMove, force: float) -> str:
             f"the force has changed by {changed:.4g} N while its command changed by {force:.4g} N. The "
             "scales of force_command and of the load cell differ, or the loop does not reach its command"
         )
-    for since, event in ((0, "taken over"), (3, "given back")):
+    for since, event in ((0, "switched on"), (3, "switched off")):
         bump = float(rests[since + 1].displacement[i] - rests[since].displacement[i])
         if abs(bump) > least[i]:
             return (

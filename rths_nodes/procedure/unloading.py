@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unloading of the specimen to zero force in steps, within bounds of travel and velocity.
 
-The rig rests after each step, and the forces F are measured. The next step d is a damped Newton step of all axes
-together, so that axes of one specimen do not load each other:
+After each step, the rig rests and the forces F are measured. The next step d is a damped Newton step of all axes
+together, so that axes on one specimen do not load each other:
 
     d = -a J^-1 F,    J <- J + (dF - J d) d^T / (d^T d)
 
-The factor a damps the step, and dF is the change of force. J is the tangent of forces with respect to commands. It
-is measured with a small step of each axis towards less force, and updated with the secant of each step (Broyden
-1965), which also fits a yielded specimen. Unloading ends without moving back if the forces do not decrease, or if
-the permitted travel is reached. Axes that carry weight are unloaded last.
+The factor a damps the step, and dF is the change of force. J is the tangent of the forces with respect to the
+commands. It is measured with a small step of each axis towards less force. The secant of each step updates it
+(Broyden 1965), so that it also fits a yielded specimen. Unloading ends, without moving back, if the forces do not
+decrease or the permitted travel is reached. Axes that carry weight are unloaded last.
 
 A load cell may fail unnoticed. Within the travel of the small move, the force must therefore respond with the
-stiffness of that move. Otherwise the operator can sign for a motion to positions (:func:`goal_of`).
+stiffness of that move. If it does not, the operator can sign for a motion to positions (:func:`goal_of`).
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ Indices = NDArray[np.intp]  # indices of axes
 FIRST_STEP = 0.02
 """First step of an axis, as a fraction of the travel."""
 BLIND = 0.25
-"""Fraction of the travel within which the force must respond if there is no small move."""
+"""Travel within which the force must respond if there is no small move, as a fraction of the permitted travel."""
 BLIND_STEP = 0.25
-"""Ratio of a step before the force has responded to the travel within which it must respond."""
+"""Step before the force has responded, as a fraction of the travel within which it must respond."""
 IN_MOTION = 2.0
-"""Safety factor for the change of force that velocity and damping explain."""
+"""Safety factor for the change of force that is attributed to velocity and damping."""
 LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
-"""Bounds of the ratio of measured to expected change of force, also for a yielded or hardened specimen."""
+"""Bounds of the ratio of measured to expected change of force, wide enough for a yielded or hardened specimen."""
 LEFT_OVER = 0.1
 """Smallest significant ratio of a force's expected change to the sum of the axes' absolute contributions."""
 DRIFTS = 0.7
 """Ratio of two successive changes of a force above which the force counts as drifting."""
 UNKNOWN = (
-    "The force is unknown, so switch the pressure off at the controller or, if the displacement is right, "
-    "unload by displacement (unload, to a place)"
+    "The force is unknown, so switch the pressure off at the controller or, if the displacement is correct, "
+    "unload by displacement (act unload, arguments to and signed)"
 )
 LARGEST_STEP = 0.125
 """Largest step, as a fraction of the permitted travel."""
 DAMPING = 0.7
-"""Ratio of a step to the Newton step; less than 1, because the specimen may stiffen along the step."""
+"""Ratio of a step to the Newton step. It is less than 1, because the specimen may stiffen along the step."""
 NEAR = 3.0
 """Ratio of force to tolerance below which the full Newton step is taken."""
 AIM = 0.05
-"""Ratio of force to tolerance at which unloading ends. If it cannot be reached, a force within its tolerance
+"""Ratio of force to tolerance at which unloading ends. If it cannot be reached, a force within the tolerance
 suffices."""
 LEAST_SEEN = 0.05
 """Smallest significant change of a force, as a fraction of the tolerance."""
@@ -92,12 +92,12 @@ def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
         return goal
     except ValueError:
         raise ConfigError(
-            f"unload.to = {text!r}: must be a number (m), or one axis: number for each axis, with commas between"
+            f"unload.to = {text!r}: must be a number (m), or axis: number for each axis, separated by commas"
         ) from None
 
 
 def bounds_of(scenario: Scenario) -> list[Unloading]:
-    """Return the bounds of the unloading of each axis. Raises ConfigError if the rig file has none."""
+    """Return the unloading bounds of each axis. Raises ConfigError if the rig file lacks them for an axis."""
     rigs = {name: axis.rig_axis for name, axis in scenario.axes.items()}
     Problems(
         f"axes.{name}: {section_of(rig, 'unloading')} is missing. Travel (m) and velocity (m/s) are required as "
@@ -163,8 +163,8 @@ def unload(
 ) -> UnloadingRecord:
     """Unload the specimen to zero force, relative to ``offsets``, or move axes to the positions ``to``, m.
 
-    Raises ConfigError before any motion if the rig file does not bound the travel, or for a reason of
-    :func:`goal_of`.
+    Raises ConfigError before any motion if the rig file does not bound the travel, or if :func:`goal_of` refuses
+    the positions.
     """
     way, tare, begun = Way(scenario, offsets, checks), offsets.tares().force, drive.measured
     motion = GuidedMotion(way.run, Following(scenario, offsets, checks).slow)
@@ -185,9 +185,8 @@ def unload(
 class Way:
     """Moves axes to zero force, relative to ``offsets``.
 
-    ``first`` and ``last`` are the states of the rig when it first and most recently came to rest. ``given_up`` is
-    the reason why the specimen is not unloaded, or an empty string. Raises ConfigError if the rig file does not
-    bound the travel.
+    ``first`` and ``last`` are the first and the last state of the rig at rest. ``given_up`` is the reason why the
+    specimen is not unloaded, or an empty string. Raises ConfigError if the rig file does not bound the travel.
     """
 
     def __init__(self, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]) -> None:
@@ -239,7 +238,7 @@ class Way:
         """Smallest significant changes of the forces, N."""
         felt = np.maximum(of_mean, LEAST_FORCE * self._range)
         self._felt = np.where(np.isnan(self._stiffness), self._seen, felt)
-        """Smallest significant changes of the forces in a first step, N."""
+        """Smallest significant changes of the forces during a first step, N."""
         return stand
 
     def _watch_drift(self, last: Stand) -> Steps[None]:
@@ -261,7 +260,7 @@ class Way:
         return bool((np.abs(self._force) <= share * self._tolerance)[active].all())
 
     def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
-        """Return a message if a force does not respond to the axes' travel ``moved`` (m), or an empty string.
+        """Return a message if a force does not respond to the travel ``moved`` (m), or an empty string.
 
         ``change`` and ``noise`` of the forces are in N. ``faster`` is the change of velocity, m/s.
         """
@@ -292,7 +291,7 @@ class Way:
             before = self._walk.command
             higher = np.abs(measured.force) > self._highest
             if higher.any():
-                return f"the force of axes.{self._names[int(np.argmax(higher))]} rises"
+                return f"the force of axes.{self._names[int(np.argmax(higher))]} rises above its bound"
             here = measured.displacement
             if (np.abs(here - marks[-1][0]) >= BLIND_STEP * self._blind).any():
                 marks.append((here, measured.force, velocity))
@@ -308,7 +307,7 @@ class Way:
         return guard
 
     def _move(self, goal: Array, active: Indices) -> Steps[str]:
-        """Move to ``goal`` (m) and rest. Return the reason for an early end, or an empty string."""
+        """Move to ``goal`` (m) and rest. Return the reason for an early end of the ramp, or an empty string."""
         why = yield from self._walk.ramp(goal, self.velocity, self._guard(active))
         yield from self._rest()
         return why
@@ -327,7 +326,7 @@ class Way:
                 return
             step = self._next_step(active)
             if not np.any(step):
-                why = "the travel is used up"
+                why = "the permitted travel is used up"
                 break
             why = (yield from self._go(step, active)) or "the force does not fall"
             if self.given_up:
@@ -342,13 +341,13 @@ class Way:
         self._give_up(active, why)
 
     def _give_up(self, active: Indices, why: str) -> None:
-        """End the unloading. The rig still counts as unloaded if the forces are within their tolerance."""
+        """End the unloading. The specimen still counts as unloaded if the forces are within their tolerance."""
         if not self._within(active, 1.0):
             worst = int(active[np.argmax(self._levels[active])])
             gone = self._walk.command - self._start
             self.given_up = (
-                f"axes.{self._names[worst]}: the rig holds at {self._force[worst]:.4g} N after "
-                f"{1e3 * gone[worst]:.4g} mm of {1e3 * self._travel[worst]:.4g} mm, because {why}"
+                f"axes.{self._names[worst]}: the rig is held at {self._force[worst]:.4g} N after "
+                f"{1e3 * gone[worst]:.4g} of {1e3 * self._travel[worst]:.4g} mm of travel, because {why}"
             )
 
     def _first_step(self, index: int, active: Indices) -> Steps[None]:
@@ -369,7 +368,7 @@ class Way:
                 break
             if why or length >= furthest:
                 self._give_up(np.array([index]), why or f"the force does not fall. {UNKNOWN}")
-                if not self.given_up:  # an axis within its tolerance, such as a dashpot, needs no step
+                if not self.given_up:  # an axis within its tolerance, e.g. with a dashpot, needs no step
                     self._tangent[:, index] = 0.0
                     self._tangent[index, index] = np.inf
                 return
@@ -379,7 +378,7 @@ class Way:
         elif size > MOST_ANSWER * expected + self._seen[index]:
             product = f"{MOST_ANSWER:g} times the product of stiffness and travel"
             self._give_up(active, f"the force has fallen by more than {product}")
-        elif length > step and not why:  # after lost motion, one more step gives the stiffness
+        elif length > step and not why:  # the steps contain lost motion: one more step gives the stiffness
             position, force = self._walk.command[index], self._force
             goal[index] += direction * step
             yield from self._move(goal, active)
@@ -405,7 +404,7 @@ class Way:
         return np.asarray(min(1.0, float(share)) * step)
 
     def _go(self, step: Array, active: Indices) -> Steps[str]:
-        """Move by ``step``, rest, and update the tangent. Return the reason for an early end, if any."""
+        """Move by ``step``, rest, and update the tangent. Return why the ramp ended early, or an empty string."""
         start, before = self._walk.command, self._force
         why = yield from self._move(start + step, active)
         gone, change = self._walk.command - start, self._force - before
@@ -415,7 +414,7 @@ class Way:
         if length and (np.abs(change) > self._seen)[active].any() and np.isfinite(tangent).all():
             missed = change[active] - tangent @ gone[active]
             updated = tangent + np.outer(missed, gone[active]) / length
-            # otherwise keep the tangent: a secant of the wrong sign is due to noise or a reversal
+            # a secant with the wrong sign is due to noise or a reversal
             if (np.diagonal(updated) * np.diagonal(tangent) > 0.0).all():
                 self._tangent[at] = updated
         return why

@@ -218,10 +218,10 @@ def test_omitted_acts_are_stated() -> None:
 
 
 def test_first_line_names_rung_level_and_sample_once() -> None:
-    run = stopped("held", "sample 500: the operator has asked to stop")
-    last = record(outcome="held", reason="sample 500: the operator has asked to stop", sample=500)
+    run = stopped("held", "sample 500: the operator has requested a stop")
+    last = record(outcome="held", reason="sample 500: the operator has requested a stop", sample=500)
     line = first_line(run, with_rung(last, "rung_g"))
-    assert mentions(line, "held", "rung g – full", "75\u00a0%", "sample 500 of 1\u202f030", "asked to stop")
+    assert mentions(line, "held", "rung g – full", "75\u00a0%", "sample 500 of 1\u202f030", "requested a stop")
     assert line.count("sample 500") == 1
 
 

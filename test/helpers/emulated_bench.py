@@ -97,7 +97,7 @@ class EmulatedBench:
         self.asked.append(instruction)
         self.cleared += [instruction] * moves
         if tick is None:
-            for word, turned in (("plug", "cable in"), ("bring it back", "interlock closed")):
+            for word, turned in (("plug", "cable in"), ("undo the action", "interlock closed")):
                 if word in instruction:
                     self.emulator.switches.turn(turned)
             return

@@ -258,7 +258,7 @@ REFUSED = {
     "no function": ("x = 1", "specimen.py has no function specimen(hold)"),
     "a mistake": (HEAD.format(length=0.0) + "    nonsense()\n", "line 10: NameError"),
     "no Python": ("def specimen(hold:\n", "SyntaxError"),
-    "not held": (HEAD.format(length=0.0), "has called hold() 0 times; must be called exactly once"),
+    "not held": (HEAD.format(length=0.0), "has called hold() 0 times; must call it exactly once"),
     "no node": (
         SPRING.replace("ops.node(1, 0.0)", "pass"),
         "line 12: OpenSeesError: ERROR could not add element to domain.",

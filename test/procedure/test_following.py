@@ -17,7 +17,7 @@ from rths_nodes.procedure import rungs
 from rths_nodes.procedure.following import OneWay
 from rths_nodes.procedure.machine import ActRefused
 
-MOVED = "the displacement does not move with the rig"
+MOVED = "the displacement does not follow the command"
 LARGE = ("ground_motion={type: sine, amplitude: 0.5, frequency: 1.0}", "duration=2", "compensator.type=none")
 UNKNOWN = ("    stiffness: 7.6e6\n    stiffness_known_to: 0.03\n", "")
 each_fault = pytest.mark.parametrize("how", ["frozen", "flickers", "flipped"])

@@ -171,7 +171,7 @@ def test_unloading_ends_in_place_if_force_does_not_fall(fault: Axis, parts: tupl
     rig.load(0.0)
     record = rig.unload()
     assert mentions(record.given_up, "axes.a", *parts)
-    assert mentions(record.given_up, "rig", "holds")
+    assert mentions(record.given_up, "rig", "held")
     assert 0.0 < abs(float(rig.drive.command[0])) <= SMALL * (1.0 + 1e-9)
     sent = len(rig.sent)
     rig.true_force()

@@ -51,7 +51,7 @@ State = tuple[float, float, float, float, float, Numbers, float]
 last command (m)."""
 
 
-# state within a substep: (filtered error, spool, its rate, x, v, fastest v in the substep, inner states);
+# state within a substep: (filtered error, spool, spool rate, x, v, fastest v in the substep, inner states);
 # v and the fastest v are passed from stage to stage and not integrated
 
 
@@ -109,7 +109,7 @@ def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Ca
 
 def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
     def through(k: Constants, s: Whole, command: float, slope: float) -> Whole:
-        """Advance by one substep, halved until its parts are short enough for the piston's velocity.
+        """Advance by one substep, which is halved until its parts are short enough for the piston velocity.
 
         The command changes by ``slope`` (m) during the substep. The states become NaN if even the smallest parts
         are too long.
@@ -171,14 +171,14 @@ def servo_hydraulic(
 class ServoHydraulic(Actuator):
     """Servo-hydraulic actuator that integrates controller, servovalve, piston and specimen together.
 
-    The error, command minus piston displacement x, passes a first-order roll-off and a second-order servovalve.
-    The valve's output is y. The piston moves with
+    The error, command minus piston displacement x, passes through a first-order roll-off and a second-order
+    servovalve with the output y. The piston velocity is
 
         x' = v_max tanh(K y / v_max) sqrt(1 - sgn(y) F / F_max)
 
-    F_max is the stall force. F is the specimen's force, which depends on x', or zero if the actuator is not
-    affected by its specimen. The method is RK4 with ``substeps`` per sample. Substeps are halved if the specimen's
-    inner states decay fast.
+    F_max is the stall force. F is the specimen's force, which depends on x'; it is zero if the specimen does not
+    affect the actuator. The integration method is RK4 with ``substeps`` steps per sample. Steps are halved if the
+    inner states of the specimen decay fast.
     """
 
     @params
@@ -234,7 +234,7 @@ class ServoHydraulic(Actuator):
         )
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return the ratio of displacement to command for motions far below the limits of flow and load."""
+        """Return the ratio of displacement to command for motions far below the flow limit and the stall force."""
         k: Constants = self.constants
         a = np.zeros((4, 4))  # controller, spool, spool rate, piston
         a[0, [0, 3]] = -k.roll_off

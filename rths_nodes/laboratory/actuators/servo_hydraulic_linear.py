@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servo-hydraulic plant with named constants, including the specimen's mass (Silva et al. 2020, section 3).
+"""Servo-hydraulic plant that includes the mass of the specimen (Silva et al. 2020, section 3).
 
     valve      q'' + b1 q' + b2 q = a1b0 (gain u - x)       the displacement x is fed back to the valve
     actuator   f' + a3 f = q - a2 x'                         natural velocity feedback, a2
     specimen   m x'' + r(x, x', z) = f                       f is also the force of the load cell
 
-u is the command, q the valve's state, and z the inner state of the specimen with the mass m and the force r. With
-r = k x + c x' the plant is of fifth order from command to displacement. The defaults are the constants in the
-benchmark's code.
+u is the command and q the state of the valve. The specimen has the mass m, the force r and the inner states z.
+With r = k x + c x', the plant is of fifth order from command to displacement. The defaults are the constants in
+the benchmark's code.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STATES = 5
 """Number of states before the specimen's states: valve, valve rate, force, displacement, velocity."""
 
 LONGEST_ANGLE = 0.5
-"""Largest product of the length of a Runge-Kutta step and the fastest pole, rad."""
+"""Largest product of Runge-Kutta step and magnitude of the fastest pole, rad."""
 
 
 class OfRate(NamedTuple):
@@ -71,10 +71,10 @@ class Constants(NamedTuple):
 
 
 State = tuple[Numbers, Numbers, float]
-"""Scaled valve position, valve rate, force, displacement and velocity; specimen states; and last command (m)."""
+"""Scaled valve position, valve rate, force, displacement and velocity; specimen states; last command (m)."""
 
 
-# during the substeps of a sample, the state is the first five numbers in SI units, plus the specimen's states
+# within a sample, the state is these five numbers in SI units, and the specimen states
 
 
 def moved(s: Parts, h: float, rates: Parts) -> Parts:
@@ -91,7 +91,7 @@ def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: P
 
 def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
     def rates(k: OfRate, s: Parts, command: float, _: float) -> Parts:
-        """Return the rates by the three equations of this module, with the limits of valve and force."""
+        """Return the rates from the three equations of this module, with the limits of valve and force."""
         a1_b0, a2, a3, b1, b2, gain, most, dead_band, valve_limit, mass, specimen = k
         (q, dq, f, x, v), inner = s
         error = gain * command - x
@@ -117,7 +117,7 @@ def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
     advance = advance_of(rates_of(force, rate), moved, moved_mean)
 
     def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Parts:
-        """Advance by one sample in Runge-Kutta steps, in more steps if the specimen's states decay fast.
+        """Advance by one sample in Runge-Kutta steps, with more steps if the specimen's states decay fast.
 
         The states become NaN if too many steps are needed.
         """
@@ -177,7 +177,7 @@ def shown(units: Numbers, small: Numbers) -> tuple[float, float, float]:
 
 
 class ServoHydraulicLinear(Actuator):
-    """Solves valve, actuator and linear specimen exactly between command samples.
+    """Servo-hydraulic actuator with valve and specimen, solved exactly between command samples if linear.
 
     The method is Runge-Kutta if the specimen is nonlinear, if the force reaches its limit, or if the valve has a
     dead band or a limit. Each sample then has at least ``substeps`` steps. Raises ConfigError if the specimen has

@@ -9,9 +9,9 @@ and the kernel of the specimen is
 
     step(constants, state, displacement, velocity) -> state, force
 
-The second kernel advances the inner states of the specimen at constant velocity. A specimen with mass also resists
-the change of velocity, and starts at rest. A sample has at least ``INCREMENTS`` increments, and more if the states
-decay fast. The states become NaN if more than ``HARD_LIMIT`` increments are needed.
+The second kernel advances the inner states of the specimen at constant velocity. A mass adds its inertia force and
+starts at rest. A sample has at least ``INCREMENTS`` increments, and more if the states decay fast. The states
+become NaN if more than ``HARD_LIMIT`` increments are needed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rths_nodes.mechanics import structure as exact_steps
 INCREMENTS = 4.0
 """Smallest number of RK4 steps per sample."""
 LONGEST_WAY = HARD_LIMIT * LONGEST
-"""Largest number of decay times per sample. The states become NaN if a sample has more."""
+"""Largest length of a sample, in decay times. The states become NaN in a longer sample."""
 Both = tuple[object, object]
 Going = Callable[..., tuple[object, float, float]]
 PathConstants = tuple[float, float, tuple[float, float, float], object]
@@ -75,9 +75,9 @@ def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ..
 
 
 def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tuple[float, float]:
-    """Return the number of increments in a sample at ``velocity`` (m/s), and their length (s).
+    """Return the number of increments of a sample at ``velocity`` (m/s), and their length (s).
 
-    The increments end when the states have settled. The number is 0 if too many increments are needed.
+    The increments cover the sample only until the states have settled. The number is 0 if too many are needed.
     """
     at_rest, per_velocity, settling = decay
     times = (at_rest + per_velocity * abs(velocity)) * dt
@@ -139,7 +139,7 @@ class SpecimenPath:
 
 def with_specimen(go: Going, move: ToNumber) -> Function:
     def step(k: Both, s: Both, command: float) -> tuple[Both, tuple[float, float, float]]:
-        """Advance an actuator unaffected by its specimen, then the specimen."""
+        """Advance an actuator that its specimen does not affect, then the specimen."""
         of_actuator, of_specimen = k
         state, inner = s
         state, displacement, velocity = go(of_actuator, state, command)
@@ -180,9 +180,9 @@ class Unloaded(Actuator):
 
 HOLDS = ("staircase", "ramp")
 LONGEST_DELAY = 1_000_000
-"""Largest permitted delay, samples. A longer delay indicates a wrong unit."""
+"""Largest permitted delay, samples. A longer delay is probably given in the wrong unit."""
 HIGHEST_ORDER = 12
-"""Highest order of a transfer function. At higher orders the rounding of coefficients alone moves the poles."""
+"""Highest order of a transfer function. At higher orders, rounding the coefficients alone moves the poles."""
 GAIN_TOLERANCE = 0.01
 
 
@@ -193,8 +193,8 @@ def hold_parameter(default: str = "staircase") -> Field:
 def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
     """Return [Phi, g_0, g_1], ``(n, n + 2)``, of the exact step x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k.
 
-    The state x follows x' = ``a`` x + ``b`` c for the command c. ``a`` is ``(n, n)`` and ``b`` is ``(n,)``. During
-    the sample of ``dt`` (s) that ends at k, the command is c_k (staircase), or linear from c_{k-1} to c_k (ramp).
+    The state x follows x' = ``a`` x + ``b`` c for the command c, with ``a`` ``(n, n)`` and ``b`` ``(n,)``. In the
+    sample of ``dt`` s that ends at k, the command is c_k (staircase), or linear from c_{k-1} to c_k (ramp).
     """
     phi, before, now = exact_steps.transition(a, b[:, None], dt)
     if hold == "staircase":
@@ -284,7 +284,7 @@ class SecondOrder(HeldPlant):
 
 
 class TransferFunction(HeldPlant):
-    """Solves a stable and proper transfer function G(s) = numerator / denominator exactly."""
+    """Solves a stable, proper transfer function G(s) = numerator / denominator exactly."""
 
     ABOUT = "Actuator defined by an identified transfer function from command to displacement."
 
@@ -413,7 +413,7 @@ def delay_constants(params: PureDelay.Params, dt: float) -> tuple[int, float, fl
 
 
 class PureDelay(Unloaded):
-    """Delays the command, which is linear between samples. Any delay is exact."""
+    """Delays the command, which is linear between samples. The delay may be any fraction of a sample."""
 
     ABOUT = "Actuator that follows its command exactly, with a delay."
 
@@ -429,12 +429,12 @@ class PureDelay(Unloaded):
 
 
 SLOWEST = 1e-9
-"""Smallest natural frequency, rad/s. This bound keeps the formulas finite in a diverging test."""
+"""Smallest natural frequency, rad/s, which keeps the formulas finite in a diverging test."""
 SlowedConstants = tuple[float, float, float, float, float, float, bool]
 
 
 def move_slowed(k: SlowedConstants, s: Numbers, command: float) -> tuple[Numbers, float, float]:
-    """Advance by one sample: steady motion under a linear command, plus free vibration.
+    """Advance by one sample: steady response to a linear command, plus free vibration.
 
     The state holds displacement (m), velocity (m/s), last command (m) and velocity amplitude (m/s).
     """
@@ -486,7 +486,7 @@ class AmplitudeDependent(Unloaded):
 
     The velocity amplitude V is the largest past abs(d'), which decays with the time constant ``memory``. w is
     about w_0 in small motions, and proportional to 1 / V far above v_s, like the loop gain of a saturating valve.
-    During a sample w is constant and the solution is exact.
+    Within a sample, w is constant and the solution is exact.
     """
 
     ABOUT = "Second-order actuator that is slower in fast motions, like a valve with limited flow."
@@ -505,7 +505,7 @@ class AmplitudeDependent(Unloaded):
             0.3,
             more_than=0.0,
         )
-        memory: float = number("time constant with which the velocity amplitude decays", "s", 0.5, more_than=0.0)
+        memory: float = number("time constant of the decay of the velocity amplitude", "s", 0.5, more_than=0.0)
         hold: str = hold_parameter()
 
     MOTION = Kernel(slowed_constants, lambda k: (0.0, 0.0, 0.0, 0.0), move_slowed)

@@ -8,4 +8,4 @@ TABLE = {
     "udp": ".udp:UdpPort",
     "ros2_control": "rths_nodes.ros.ports.ros2_control:Ros2ControlPort",
 }
-"""Contains only names, because this module must not import ROS."""
+"""Import paths by port type. Importing the classes here would import ROS."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared parts of ports: longest wait, trigger for external data acquisition, and warning before each motion.
+"""Shared parts of ports: longest wait, trigger for external data acquisition, and warning before motions.
 
-A port with a trigger output declares ``trigger`` in its ``Params`` and has a :class:`Trigger` as the attribute
-``trigger``. An auxiliary channel contains the actual state of the output at each sample.
+A port with a trigger output declares the parameter ``trigger``, and has a :class:`Trigger` as the attribute
+``trigger``. An auxiliary channel reports the actual state of the output in each sample.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from rths_nodes.core.parameters import Field, flag, number
 from rths_nodes.core.protocols import OfPort
 
 LONGEST_WAIT_S = 3600.0
-"""Largest permitted wait, s. A rig under pressure must not wait longer for the test computer."""
+"""Largest permitted wait, s. A rig under pressure must not wait longer for a command."""
 TRIGGER_CHANNEL = "trigger [1]"
 
 
@@ -23,17 +23,17 @@ def longest_wait_parameter() -> Field:
 
 def trigger_parameter() -> Field:
     return flag(
-        "the rig has a digital output for other data acquisition; it is high from the first to the last "
-        "sample of a running test, or to the safe stop; the auxiliary channel trigger [1] has the state of "
-        "this output",
+        "the rig has a digital output that triggers other data acquisition; it is high from the first sample "
+        "of a running test to the last sample or the safe stop; the auxiliary channel trigger [1] reports its "
+        "state",
         False,
     )
 
 
 class Trigger:
-    """Sets a digital output of the rig. A change takes effect with the next command.
+    """Trigger output of the rig. A change takes effect with the next command.
 
-    ``high`` is true only if the output is ``wired``.
+    ``high`` can be true only if the output is ``wired``.
     """
 
     def __init__(self, wired: bool) -> None:

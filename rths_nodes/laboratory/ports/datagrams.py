@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layout of the datagrams between the test computer and a rig, in both directions.
 
-A datagram is a header, a row for each axis, the auxiliary channels as reals, and a checksum (CRC-32 of the
-preceding bytes). All numbers are little-endian, and reals are IEEE 754 binary64.
+A datagram consists of a header, a row for each axis, the auxiliary channels as reals, and a checksum (CRC-32 of
+the preceding bytes). All numbers are little-endian, and reals are IEEE 754 binary64.
 ``examples/udp_target/rths_target.h`` has the same layout in C. Tests compare both.
 """
 
@@ -21,7 +21,7 @@ from rths_nodes.core.samples import EMPTY, MODE_DISPLACEMENT, Array
 MAGIC, VERSION = 0x53485452, 2
 
 OPEN, BEGIN, COMMAND, CLOSE, ANSWER, STATE = 1, 2, 3, 4, 17, 18
-"""Kinds of datagrams. The rig sends ANSWER and STATE."""
+"""Kinds of datagrams. The rig sends ANSWER and STATE, the test computer the others."""
 
 EMULATOR, LOCKSTEP, RAMP, BRIDGED, LIMITED, SATURATED, TRIGGER, NEWTONS, WARNING = (1 << bit for bit in range(9))
 
@@ -55,9 +55,9 @@ REASONS = {
 """Reasons why a receiver stops the rig or refuses a session."""
 
 ANSWER_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<7d"), struct.Struct("<ddB7x"), struct.Struct("<dddBB6x")
-"""Layouts of the row of an axis. An answer has the active command (m), its velocity (m/s), and the fields of
-:class:`FarLimits`. A command has a value (m), a slope (m/s) and a mode; the units in force mode are N and N/s. A
-state has displacement (m), force (N), active command, mode, and 1 if the active command is in N, otherwise 0."""
+"""Layouts of a row, which describes one axis. An answer has the active command (m), its velocity (m/s), and the
+fields of :class:`FarLimits`. A command has a value (m), a slope (m/s) and a mode; force mode uses N and N/s. A
+state has displacement (m), force (N), active command, mode, and 1 if this command is in N, otherwise 0."""
 LOAD_ROW = struct.Struct("<3d")
 """Fields of :class:`FarLoad` for an axis, at the end of an answer if commands in N were requested."""
 ANSWER_END = struct.Struct("<IIIQ")
@@ -76,9 +76,9 @@ LAYOUT = {
     "session": ("I", "number of the session, not 0; random for each test"),
     "counter": (
         "I",
-        "sample of a state, from 0; sample to which a command belongs; number of an open; ticks before an answer",
+        "sample of a state, from 0; sample of a command; number of an open datagram; ticks before an answer",
     ),
-    "heard": ("I", "newest counter received from the other end; in an answer, the counter of the answered open"),
+    "heard": ("I", "newest counter received from the other end; in an answer, the counter of the open datagram"),
     "period": ("I", "period of the tick, ns"),
     "flags": (
         "H",
@@ -124,7 +124,7 @@ assert [field.name for field in fields(Head)] == list(LAYOUT)[2:]
 
 
 class Unreadable(ValueError):
-    """Error for bytes that do not form a datagram of this layout. The message is the reason.
+    """Raised for bytes that do not form a datagram of this layout. The message states why.
 
     ``version`` and ``session`` are 0 unless the datagram has another version of the layout.
     """
@@ -142,7 +142,7 @@ def packed(head: Head, rows: bytes = b"") -> bytes:
 def head_of(data: bytes) -> Head:
     """Return the header of a complete datagram. Raises Unreadable if ``data`` is not such a datagram."""
     if not HEAD.size + CHECKSUM.size <= len(data) <= LARGEST:
-        raise Unreadable(f"{len(data)} bytes")
+        raise Unreadable(f"wrong length, {len(data)} bytes")
     magic, version, *values = HEAD.unpack_from(data)
     if magic != MAGIC:
         raise Unreadable("the datagram does not begin with RTHS")
@@ -192,7 +192,7 @@ class FarLimits(NamedTuple):
     """Largest magnitude of command minus measured displacement."""
 
     def times(self, command: float, force: float) -> FarLimits:
-        """Return the limits in SI units. ``command`` (m) and ``force`` (N) are the units of the datagrams."""
+        """Return the limits in SI units. ``command`` (m) and ``force`` (N) are the units in the datagrams."""
         units = (command, command, command, force, command)
         return FarLimits(*(limit * unit for limit, unit in zip(self, units, strict=True)))
 
@@ -215,7 +215,7 @@ class FarLoad(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """Answer of a receiver, in units of its datagrams. ``loads`` is empty unless requested."""
+    """Answer of a receiver, in units of its datagrams. ``loads`` is empty unless commands in N were requested."""
 
     active: list[float]
     limits: list[FarLimits]
@@ -238,9 +238,9 @@ def answer_of(data: bytes, head: Head) -> Answer:
 
 
 def command_rows(command: list[float], slope: list[float], auxiliary: Array, modes: bytes = b"") -> bytes:
-    """Return the bytes of the commands (m, or N) and their slopes (per s), followed by the auxiliary inputs.
+    """Return the rows of the commands (m, or N) and their slopes (per s), followed by the auxiliary inputs.
 
-    ``modes`` has one byte per axis, MODE_FORCE for N. All commands are in m if ``modes`` is empty.
+    ``modes`` has one byte per axis: MODE_FORCE if its command is in N. If empty, all commands are in m.
     """
     modes = modes or bytes([MODE_DISPLACEMENT]) * len(command)
     rows = [COMMAND_ROW.pack(*row) for row in zip(command, slope, modes, strict=True)]
@@ -248,7 +248,7 @@ def command_rows(command: list[float], slope: list[float], auxiliary: Array, mod
 
 
 def between(before: RigState, after: RigState, counter: int) -> RigState:
-    """Return the lost state ``counter``, interpolated between ``before`` and ``after``."""
+    """Return a substitute for the lost state ``counter``, interpolated between ``before`` and ``after``."""
     other_unit = [a != b for a, b in zip(before.in_newtons, after.in_newtons, strict=True)]
     before_command = np.where(other_unit, after.command, before.command)
     share = (counter - before.head.counter) / max(after.head.counter - before.head.counter, 1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Port of a rig with one node per axis. The port sends each axis its Command and collects the Measurements.
+"""Port of a rig with one node per axis. The port sends each axis its Command and merges the Measurements.
 
 Every axis node has the port of its axis, checks the axis limits again, and stops the axis if Commands are missing.
-A rig with a single node gives bit-identical results.
+The results are bit-identical to the results of a rig with a single node.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Links(Protocol):
     def measurement_of(self, axis: str) -> Measurement | None: ...
 
     def true_state_of(self, axis: str) -> tuple[Measurement, int] | None:
-        """Return the next true state of an axis and its stamp, or None. A real axis never has a true state."""
+        """Return the next true state of an axis and its stamp, or None. A real axis has no true states."""
         ...
 
     def lost(self, axes: Sequence[str], sample: int) -> str:
@@ -52,8 +52,8 @@ class Links(Protocol):
 class PerAxisPort(OfPort, Readback):
     """Sends Commands to the axis nodes of a rig and merges their Measurements.
 
-    The loss of an axis is reported as ``interlock`` and trips the test. A lost axis receives no more Commands, and
-    its measurements are NaN. The stop of an axis by its own node is reported as ``partial_stop``.
+    The loss of an axis is reported as ``interlock`` and trips the test. A lost axis receives no further Commands,
+    and its measurements are NaN. A stop of an axis by its own node is reported as ``partial_stop``.
     """
 
     external = True
@@ -134,7 +134,7 @@ class PerAxisPort(OfPort, Readback):
         return merged
 
     def _belongs(self, axis: str, measured: Measurement) -> bool:
-        # an older Measurement is a duplicate; a later Measurement reveals a loss
+        # an earlier Measurement is a duplicate; a later Measurement reveals a loss
         if measured.sample > self.sample:
             self._unheard.add(axis)
             came = f"received Measurement {measured.sample}, expected Measurement {self.sample}"
@@ -154,7 +154,7 @@ class PerAxisPort(OfPort, Readback):
             [self._applied[i : i + 1] if row is None else row.command for i, row in enumerate(rows)]
         )
         modes = b"".join([NO_MODE if row is None else row.control_mode or NO_MODE for row in rows])
-        # the lowest pressure that an axis reports
+        # report the lowest pressure of all axes
         hydraulics = min((m.hydraulics for m in by_axis.values() if m.hydraulics), default=HYDRAULICS_NOT_TOLD)
         interlock = max((m.interlock for m in by_axis.values()), default=INTERLOCK_NOT_TOLD)
         return Measurement(
@@ -162,11 +162,11 @@ class PerAxisPort(OfPort, Readback):
         )
 
     def true_state(self) -> tuple[Measurement, int] | None:
-        """Return the rig's next true state and its stamp, or None until every axis that is not lost has one."""
+        """Return the rig's next true state and its stamp, or None until every axis has one or is lost."""
         for axis in self._axes:
             while axis not in self._truths and (truth := self._links.true_state_of(axis)) is not None:
                 self._with_truth.add(axis)
-                if truth[0].sample >= self._true_sample:  # older states are duplicates
+                if truth[0].sample >= self._true_sample:  # earlier states are duplicates
                     self._truths[axis] = truth
         awaited = [axis for axis in self._axes if axis not in self._truths]
         # with a real axis the true state of the rig is unknown
@@ -196,15 +196,15 @@ class PerAxisPort(OfPort, Readback):
 
 
 class LoadedAxesPort(ForceLoopPort):
-    """Closes the force loops of a rig with one node per axis. The axis nodes receive commands in m.
+    """Closes the force loops of a rig with one node per axis, whose axis nodes receive commands in m.
 
-    Applied commands in N are kept until the true states arrive.
+    Commands in N are stored until the true states of their samples arrive.
     """
 
     def __init__(self, port: PerAxisPort, loops: ForceLoops) -> None:
         super().__init__(port, loops)
         self._apart = port
-        # sample, whether the command of each axis is in N, and commands
+        # sample, flags of axes with commands in N, commands
         self._loaded: deque[tuple[int, NDArray[np.bool_], Array]] = deque(maxlen=KEPT)
 
     def read(self) -> Measurement:

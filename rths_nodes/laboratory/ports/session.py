@@ -2,9 +2,9 @@
 """Session with a rig: one datagram per tick and direction, over any transport (``udp.py``).
 
 The rig generates and counts the ticks. State k of the rig is Measurement k. Command k answers state k - 1. The
-receiver keeps a Command until it takes effect, ``transport_samples`` samples later, and bridges lost Commands.
-This module interpolates lost states and flags them. Both ends must agree before any motion; otherwise the test is
-refused with the reason. Layout and behaviour: doc/udp.md.
+receiver stores a Command until it takes effect, ``transport_samples`` samples later, and bridges lost Commands.
+This module interpolates lost states and flags them. If the two ends do not agree, the test is refused before any
+motion. Layout and behaviour: doc/udp.md.
 """
 
 from __future__ import annotations
@@ -62,27 +62,27 @@ from rths_nodes.laboratory.ports.datagrams import (
 log = logging.getLogger(__name__)
 
 FURTHEST = 100_000
-"""Largest difference between counters, samples. A state further ahead does not belong to this test."""
+"""Largest lead of a state's counter, samples. A state further ahead does not belong to this test."""
 AGAIN_S = 0.02
 PROBES, PROBING_S = 64, 1.0
-"""Largest number (``PROBES``) and total duration (``PROBING_S``, s) of exchanges that measure the round trip."""
+"""Largest number (``PROBES``) and total duration (``PROBING_S``, s) of exchanges to measure the round trip."""
 NO_LOCKSTEP, WRONG_AXES, WRONG_PERIOD, WRONG_EMULATOR = 11, 6, 7, 12
 _ROUNDING = 1.0 + 1e-6
-# tolerance for the receiver's deceleration, relative to the declared deceleration
+# largest relative difference between the receiver's and the declared deceleration
 _SAME = 0.01
 
 LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "foreign", "garbage"
 MOST_AT_ONCE = 256
-"""Largest number of datagrams read in one call. Excess datagrams from another sender must not block the caller."""
+"""Largest number of datagrams read in one call, so that a flood from another sender cannot block the caller."""
 _REMEMBERED = 1024
 GOODBYES = 3
-"""Number of copies of the datagram that ends a session. The receiver does not acknowledge these datagrams."""
+"""Number of copies of the datagram that ends a session, because the receiver does not acknowledge it."""
 
 
 class Transport(Protocol):
     """Carries complete datagrams to and from a rig.
 
-    ``multiprocessing`` can pickle an open transport, so that another process receives the same session.
+    ``multiprocessing`` can pickle an open transport, so that another process can receive its datagrams.
     """
 
     address: str
@@ -92,7 +92,7 @@ class Transport(Protocol):
     def open(self) -> None: ...
 
     def settle(self) -> None:
-        """Accept only datagrams of the last sender after this call."""
+        """Accept only datagrams from the last sender after this call."""
 
     def send(self, data: bytes) -> None:
         """Send one datagram without waiting. A datagram that cannot be sent is lost."""
@@ -114,7 +114,7 @@ class Transport(Protocol):
 class Link:
     """Sends and receives the datagrams of one session over a ``transport``, and counts faulty datagrams.
 
-    ``label`` names the type of the port and the address of the rig.
+    ``label`` contains the port type ``kind`` and the address of the rig, for messages.
     """
 
     def __init__(self, transport: Transport, kind: str) -> None:
@@ -170,7 +170,7 @@ class Link:
 
 
 class SessionListener(Listener):
-    """Receives states of the session of ``link``. The listener may be passed to another process.
+    """Receives the states of the session of ``link``, in this or another process.
 
     ``head`` is the header of the datagrams that :meth:`stop` sends.
     """
@@ -216,11 +216,11 @@ def _measurement(state: RigState, command: Array, auxiliary: Array, flags: int =
 
 
 class SentCommands:
-    """Last Command, in the units of the port.
+    """Stores the last Command, in the units of the port.
 
     A Command takes effect after ``transport`` samples of ``dt`` s. It is in N only while the state reports force
-    control. The measured force or displacement replaces a command that the state reports in another unit, as
-    during a change of mode.
+    control. If the state reports a command in the other unit, as during a change of mode, the measured force or
+    displacement replaces it.
     """
 
     def __init__(self, gains: Sequence[Gains], dt: float, transport: int) -> None:
@@ -234,7 +234,7 @@ class SentCommands:
         self.command, self._modes = np.array(active), self._by_displacement
 
     def rows(self, command: Command) -> bytes:
-        """Return the datagram rows of ``command``. The slope is zero for an axis whose mode changes."""
+        """Return the datagram rows of ``command``. The slope of an axis is zero if its mode changes."""
         before, sent = self.command.tolist(), command.command.tolist()
         modes = bytes(command.control_mode) or self._by_displacement
         slope = [(now - then) / self._dt for now, then in zip(sent, before, strict=True)]
@@ -295,7 +295,7 @@ class SessionParams:
         at_most=datagrams.LARGEST_QUEUE,
     )
     hold: str = text(
-        "command of the controller within a sample: step (constant) or ramp (along the slope)",
+        "command within a sample, in the controller: step (constant) or ramp (along the slope)",
         "step",
         ("step", "ramp"),
     )
@@ -325,7 +325,7 @@ class SessionParams:
         if len(test.axes) > datagrams.LARGEST_AXES:
             raise ConfigError(
                 f"axes: the number of axes is {len(test.axes)}; must be <= {datagrams.LARGEST_AXES}, because "
-                "one datagram has all axes"
+                "one datagram contains all axes"
             )
         if self.silence < 3.0 * test.dt:
             raise ConfigError(f"silence = {self.silence:g} s: must be >= {3.0 * test.dt:g} s, three servo periods")
@@ -354,7 +354,7 @@ class SessionPort(WarningPort):
         self.gains = tuple(gains_of(axis.rig_axis) for axis in axes.values())
         self.limits = tuple(limits_of_rig(axis) for axis in axes.values())
         self.loads = tuple(load_of(axis) for axis in axes.values())
-        """Limits (SI) of axes whose controller closes a force loop; None for other axes."""
+        """Limits (SI units) of axes whose force loop the controller closes; None for other axes."""
         self.start_tolerance = params.start_tolerance
         self._sent = SentCommands(self.gains, dt, params.transport_samples)
         self.simulated = params.emulator
@@ -369,7 +369,7 @@ class SessionPort(WarningPort):
                 most = datagrams.LARGEST_AUXILIARY
                 raise ConfigError(
                     f"port.{name}: the number of channels is {count}; must be <= {most}, because one datagram "
-                    "has all channels"
+                    "contains all channels"
                 )
         self.channels = self.auxiliary_names
         self.trigger = Trigger(params.trigger)
@@ -402,7 +402,7 @@ class SessionPort(WarningPort):
         return flags | (datagrams.NEWTONS if any(self.loads) else 0)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Open the session with the rig at rest. Raises ConfigError if the ends do not agree.
+        """Open the session with the rig at rest. Raises ConfigError if the two ends do not agree.
 
         ``pacer`` is called at each tick of the rig. Without ``pacer`` the rig must wait for every command.
         """
@@ -441,7 +441,7 @@ class SessionPort(WarningPort):
         """Do nothing, because the receiver arms its watchdog when the test begins."""
 
     def disarm_watchdog(self) -> None:
-        """Make the receiver brake moving axes and hold."""
+        """Make the receiver brake all moving axes and hold them."""
         self.safe()
 
     def wait_tick(self) -> int:
@@ -496,7 +496,7 @@ class SessionPort(WarningPort):
 
     def _take(self, head: Head, data: bytes) -> None:
         if head.kind != datagrams.STATE:
-            return  # late answer
+            return  # a late answer to ``open``
         self._heard_at = time.monotonic()
         if not self._expected <= head.counter < self._expected + FURTHEST:
             if head.counter < self._expected:
@@ -568,7 +568,7 @@ class SessionPort(WarningPort):
         return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
 
     def safe(self) -> None:
-        """Make the receiver brake and hold. After :meth:`drop_heartbeat` the missing commands have this effect."""
+        """Make the receiver brake and hold. After :meth:`drop_heartbeat`, missing commands have this effect."""
         if not self._closed:
             self._closed = True
             for _ in range(0 if self._dropped else GOODBYES):
@@ -625,7 +625,7 @@ def silent(address: str, patience: float) -> str:
 
 
 def _opened(port: SessionPort, lockstep: bool) -> Answer:
-    """Open the session; ``lockstep`` requests lockstep. Raises ConfigError if the ends do not agree."""
+    """Open the session, in lockstep if requested. Raises ConfigError if the two ends do not agree."""
     numbers = count(1)
     head, data = _asked(port, lockstep, next(numbers))
     if head.reason == NO_LOCKSTEP and port.transport_samples > 1:
@@ -668,7 +668,7 @@ def other_version(port: SessionPort, version: int) -> ConfigError:
 
 
 def no_answer(port: SessionPort, garbage: int, other_sender: str, unsent: str) -> ConfigError:
-    unread = f". Received datagrams of another version: {garbage}" if garbage else ""
+    unread = f". Unreadable datagrams received: {garbage}" if garbage else ""
     cause = "Check that the rig, or rths emulate, is running at this address"
     if other_sender:
         cause = f"Answers came from {other_sender}; set port.address to this address"
@@ -681,7 +681,7 @@ def no_answer(port: SessionPort, garbage: int, other_sender: str, unsent: str) -
 
 
 def checked_answer(port: SessionPort, head: Head, data: bytes) -> Answer:
-    """Return the answer of the rig. Raises ConfigError if the rig does not have the properties of ``port``."""
+    """Return the answer of the rig. Raises ConfigError if the rig does not match the declarations of ``port``."""
     label, allowed = port.link.label, port.start_tolerance
     if reason := _objection(port, head):
         raise ConfigError(f"{label}: refused: {reason}")
@@ -701,7 +701,7 @@ def checked_answer(port: SessionPort, head: Head, data: bytes) -> Answer:
         far = stated.times(abs(gains.command), abs(gains.force))
         wider += _wider_limits(f"axes.{name}.limits", declared, far)
         if not port.params.emulator and math.isinf(far.error):
-            log.warning("axes.%s: the receiver at %s does not limit the command error", name, port.address)
+            log.warning("axes.%s: the receiver at %s does not limit the tracking error", name, port.address)
     if any(port.loads) and not head.flags & datagrams.NEWTONS:
         raise ConfigError(
             f"{label}: refused: the receiver accepts no commands in N. Install examples/udp_target of this "
@@ -774,7 +774,7 @@ def _wider_loads(port: SessionPort, answer: Answer) -> list[str]:
 
 
 def _wider(path: str, limits: Sequence[tuple[str, str, float, float]]) -> list[str]:
-    """Return messages for the ``limits`` (name, unit, declared, receiver's) that are larger in the receiver."""
+    """Return messages for ``limits`` (name, unit, declared value, receiver's value) that the receiver exceeds."""
     return [
         f"{path}.{key} = {ours:.6g} {unit}: the receiver allows {there:.6g} {unit}. Lower the limit of the "
         "receiver"
@@ -784,7 +784,7 @@ def _wider(path: str, limits: Sequence[tuple[str, str, float, float]]) -> list[s
 
 
 def load_of(axis: Any) -> FarLoad | None:
-    """Return the largest permitted receiver limits for force commands; None if ``axis`` accepts none."""
+    """Return the largest limits that a receiver may have for force commands; None if ``axis`` accepts none."""
     if not by_controller(axis):
         return None
     limits = limits_of_rig(axis)

@@ -56,18 +56,18 @@ PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HI
 SETTLING = 1.0 / 36.6
 """Time constant T of a controller's loop, s, as in ``servo_hydraulic`` (Chen & Ricles 2010)."""
 WALK, REST = 1.0, 1.0
-"""Durations, s: motion to the start position (``WALK``), and standstill before sample 0 (``REST``)."""
+"""Durations, s, of the motion to the start position (``WALK``) and of the rest before sample 0 (``REST``)."""
 
 
 class Drive:
-    """Moves the actuators of all axes by active commands.
+    """Moves the actuators of all axes according to the active commands.
 
     ``dt`` is the period (s), and ``low_velocity`` the largest velocity at low pressure (m/s). Controller i moves
     its actuator to scale c_i + offset for its active command c_i. A proportional loop with the static stiffness
     K_i subtracts z_i, where z_i' = (F / K_i - z_i) / T. F is the force of the driven actuator (another actuator if
-    a cable is wrong), and T is ``SETTLING``. After a reversal the command passes through the play before the
-    actuator moves. Without pressure or with an open interlock no actuator moves. Raises ConfigError if two
-    commands are cabled to one actuator.
+    a cable is wrong), and T is ``SETTLING``. After a reversal, the command crosses the play before the actuator
+    moves. No actuator moves without pressure or with an open interlock. Raises ConfigError if two commands are
+    cabled to one actuator.
     """
 
     def __init__(self, outputs: Mapping[str, Output], dt: float, low_velocity: float) -> None:
@@ -113,7 +113,7 @@ class Drive:
             yield self._rest + share * (self.start - self._rest)
 
     def led(self, command: Sequence[float], force: Sequence[float], hydraulics: int, stopped: bool) -> list[float]:
-        """Return the positions of all actuators, m, for the active ``command`` (m) and the last ``force`` (N)."""
+        """Return the positions (m) to which all actuators move, for the ``command`` (m) and last ``force`` (N)."""
         before, after = self._led, list(self._led)
         rows = zip(command, self._places, self._rows, strict=True)
         for i, (active, position, (scale, offset, compliance, play)) in enumerate(rows):
@@ -133,7 +133,7 @@ class Drive:
 class Parts(NamedTuple):
     """Components of a simulator that a compiled loop can run.
 
-    ``auxiliary`` is the noise of the auxiliary channels. ``converters`` are (resolution, range) of each command.
+    ``auxiliary`` is the noise of the auxiliary channels. ``converters`` holds (resolution, range) per command.
     ``transport`` is the transport delay in samples.
     """
 
@@ -145,9 +145,9 @@ class Parts(NamedTuple):
 
 
 class Simulator(WarningPort):
-    """A virtual rig with sensors: an actuator and a specimen per axis, or a ``rig`` with coupled axes.
+    """Virtual rig with sensors: an actuator and a specimen per axis, or a ``rig`` with coupled axes.
 
-    Force loops of the virtual controller act after the transport delay and use the forces of the load cells.
+    The force loops of the virtual controller act after the transport delay, on the measured forces.
     """
 
     @params
@@ -163,7 +163,7 @@ class Simulator(WarningPort):
         )
         longest_wait: float = longest_wait_parameter()
         watchdog: float | None = number(
-            "time without a command after which the port itself holds the rig, in real time; default: no watchdog",
+            "real time without a command after which the port itself holds the rig; default: no watchdog",
             "s",
             None,
             at_least=0.01,
@@ -176,7 +176,7 @@ class Simulator(WarningPort):
             at_least=0.0,
         )
         hydraulics: str | None = text(
-            "pressure at the start, without which no actuator moves; default: full pressure, which is not "
+            "pressure at the start; no actuator moves without pressure; default: full pressure, which is not "
             "reported",
             None,
             tuple(PRESSURES),

@@ -17,7 +17,7 @@ from rths_nodes.laboratory.ports.session import MOST_AT_ONCE, SessionParams, Ses
 class UdpTransport(Transport):
     """Carries datagrams to and from ``address``:``port``.
 
-    Before :meth:`settle`, any port at ``address`` may answer. Afterwards only the port that answered is accepted.
+    Before :meth:`settle`, any port of ``address`` may answer. Afterwards, only the port of the answer is accepted.
     """
 
     def __init__(self, address: str, port: int, local_port: int = 0) -> None:
@@ -34,7 +34,7 @@ class UdpTransport(Transport):
         self.unsent = ""
         try:
             rows = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_DGRAM)
-            # receivers listen on IPv4; hosts may list ::1 first for localhost
+            # receivers listen on IPv4, but a host may list ::1 first for localhost
             family, kind, _, _, far = min(rows, key=lambda row: row[0] != socket.AF_INET)
             self._far = far  # type: ignore[assignment]  # IPv6 adds flow and scope
             self._socket = socket.socket(family, kind)
@@ -69,7 +69,7 @@ class UdpTransport(Transport):
             except BlockingIOError:
                 return
             except OSError:
-                continue  # the network reports an error for a sent datagram
+                continue  # this error concerns a datagram that was sent earlier
             self._sender = sender[:2]
             stranger = self._sender != self._peer and (self._peer is not None or sender[0] != self._far[0])
             yield data, sender[0] if stranger else ""
@@ -91,7 +91,7 @@ class UdpPort(SessionPort):
         address: str = text("address or name of the rig's target computer", "127.0.0.1")
         port: int = integer("UDP port on which the target listens", "", 25010, at_least=1, at_most=65535)
         local_port: int = integer(
-            "local UDP port, for a target that needs a declared port; 0: any port",
+            "local UDP port, for a target that sends only to a declared port; 0: any port",
             "",
             0,
             at_least=0,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watchdog of a simulated port: a separate process, like a servo-controller on its own machine.
 
-Every command sends a beat. The watchdog takes over the rig and reports the cause if no beat arrives within the
-limit. A node that recovers cannot drive the rig again. The process runs this file (``python watchdog.py LIMIT``)
-without imports from the package, to start within milliseconds.
+Each command sends a beat. If no beat arrives within the limit, the watchdog takes over the rig and reports the
+cause. A node that recovers cannot drive the rig again. The process runs this file (``python watchdog.py LIMIT``)
+without imports from the package, so that it starts within milliseconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BEAT, END, TAKEN = b".", b"x", b"!"
 
 
 class Watchdog:
-    """Requires a beat at least every ``limit`` s after the first beat. Raises OSError if no process can start."""
+    """Requires a beat every ``limit`` s after the first beat. Raises OSError if its process cannot start."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -38,7 +38,7 @@ class Watchdog:
             fcntl.fcntl(end, fcntl.F_SETFL, fcntl.fcntl(end, fcntl.F_GETFL) | os.O_NONBLOCK)
 
     def beat(self) -> str:
-        """Send a beat. Return the reason not to send the next command; empty if the command may be sent."""
+        """Send a beat. Return the reason why no further command may be sent, or an empty string."""
         if not self._taken:
             with suppress(BlockingIOError, BrokenPipeError):
                 os.write(self._there, BEAT)
@@ -58,9 +58,9 @@ class Watchdog:
 
 
 def main(limit: float) -> int:
-    """Return exit code 3 if the watchdog has taken over the rig, otherwise 0."""
+    """Watch the beats on stdin. Return exit code 3 if the watchdog has taken over the rig, otherwise 0."""
     if os.read(0, 1) != BEAT:
-        return 0  # no command was sent
+        return 0  # the port has sent no command
     while select.select([0], [], [], limit)[0]:
         message = os.read(0, 4096)
         if END in message:
@@ -76,7 +76,7 @@ def main(limit: float) -> int:
 
 
 def _report(reason: str) -> None:
-    if select.select([], [2], [], 0.0)[1]:  # a full pipe or a stopped terminal must not delay the watchdog
+    if select.select([], [2], [], 0.0)[1]:  # a full pipe or a stopped terminal must not block the watchdog
         os.write(2, f"rths: port: the watchdog holds the rig, because {reason}\n".encode())
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors of a watcher: *state* datagrams from its own data acquisition system.
+"""Sensors of a watcher: *state* datagrams from the watcher's own data acquisition system.
 
-This module only receives, so that a watcher cannot move the rig.
+This module sends nothing, so that a watcher cannot move the rig.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ FOREIGN, GARBAGE = "foreign", "garbage"
 class OwnSensors:
     """Receives state datagrams from ``address`` at the local ``port``.
 
-    The first valid datagram determines the session and the sending port. ``channels`` are displacement and force
-    of each axis. Raises ConfigError if the host name is unknown or the port cannot be opened.
+    The first valid datagram determines the session and the sender's port. ``channels`` holds the displacement and
+    the force channel of each axis. Raises ConfigError if the host name is unknown or the port cannot be opened.
     """
 
     def __init__(self, address: str, port: int, channels: Sequence[tuple[Channel, Channel]]) -> None:
@@ -51,7 +51,7 @@ class OwnSensors:
         return self._socket.fileno()
 
     def received(self) -> Iterator[Shown]:
-        """Yield the received samples and count other datagrams, at most MOST_AT_ONCE datagrams per call."""
+        """Yield the received samples, and count invalid datagrams. A call reads at most MOST_AT_ONCE datagrams."""
         for _ in range(MOST_AT_ONCE):
             try:
                 data, sender = self._socket.recvfrom(2 * datagrams.LARGEST)

@@ -38,7 +38,7 @@ PURPOSES = {
     "ready": "checking for the Measurement",
     "read": "reading the Measurement",
     "truth": "reading the true state",
-    "safe": "leaving the rig to its safe state",
+    "safe": "putting the rig into its safe state",
     "drop_heartbeat": "dropping the heartbeat",
     "numbers": "reading its counts",
     "accept_any_start": "accepting any start",
@@ -84,7 +84,7 @@ def _handed_on(count: int, kind: type[_HandedOn] = _HandedOn) -> Any:
 
 
 class NamedPort(Port):
-    """Wraps a ``port`` of type ``name`` and converts its exceptions to errors that describe the operation.
+    """Wraps a ``port`` of type ``name``, and converts its exceptions to errors that name the failed operation.
 
     Raises ConfigError, before any motion, if the port is incomplete or cannot be opened. Later errors are
     PortError.
@@ -141,7 +141,7 @@ class NamedPort(Port):
         self._try(f"sending Command {command.sample}", self._port.write, command)
 
     def close(self) -> None:
-        if self._failed:  # the cause is already reported; a failed port may not close normally
+        if self._failed:  # the cause is already reported, and a failed port may not close
             with suppress(*FOREIGN):
                 self._port.close()
         else:
@@ -167,7 +167,7 @@ class NamedPort(Port):
 
 
 def _has(port: object, name: str) -> bool:
-    # avoid access to the rig, if possible
+    # ``hasattr`` on the port itself may access the rig
     declared = hasattr(type(port), name) or (hasattr(port, "__dict__") and name in vars(port))
     return declared or (hasattr(type(port), "__getattr__") and hasattr(port, name))
 
@@ -188,7 +188,7 @@ class PortBefore(Port):
 
 
 class CalibratedPort(PortBefore):
-    """Converts numbers of a rig's port to SI units of ``axes``. ``auxiliary`` are channels by name."""
+    """Converts between the numbers of a rig's port and SI units. ``auxiliary`` maps names to channels."""
 
     def __init__(self, port: Port, axes: Mapping[str, object], auxiliary: Mapping[str, Channel]) -> None:
         super().__init__(port)
@@ -214,7 +214,7 @@ class CalibratedPort(PortBefore):
     def read(self) -> Measurement:
         """Return the Measurement of the tick in SI units.
 
-        The command is reported without rounding if the port has applied it unchanged.
+        The reported command has no rounding error if the port has applied the command unchanged.
         """
         measurement, converted, sent = self._port.read(), self._converted, self._sent
         exact = converted is not None and sent is not None and equal(measurement.command, sent.command)
@@ -228,17 +228,17 @@ class CalibratedPort(PortBefore):
 
 
 class CorrectedPort(PortBefore):
-    """Corrects the measured forces of axes with a ``rig_axis`` every ``dt`` s (``corrections.py``).
+    """Corrects the measured forces of ``axes`` (``corrections.py``). ``dt`` is the period, s.
 
-    ``names`` are the added channels. Forces are only filtered if ``simulated``. Raises ConfigError if the port
-    lacks a required acceleration.
+    ``names`` are the added channels. If ``simulated``, forces are filtered but not corrected. Raises ConfigError
+    if the port lacks a required acceleration.
     """
 
     def __init__(self, port: Port, axes: Mapping[str, Any], dt: float, simulated: bool) -> None:
         super().__init__(port)
         self._dt = dt
         self._rows: dict[int, tuple[ToNumber, object, int]] = {}
-        """Kernel step, constants and acceleration channel (-1: none) by index of the axis."""
+        """Kernel step, constants and acceleration channel (-1: none), by axis index."""
         self._at_rest: dict[int, object] = {}
         for index, (name, axis) in enumerate(axes.items()):
             rig = axis.rig_axis
@@ -269,7 +269,7 @@ class CorrectedPort(PortBefore):
         return self.corrected(self._port.read())
 
     def corrected(self, shown: Measurement) -> Measurement:
-        """Return ``shown`` with the forces of the specimens, and the load-cell forces as added channels."""
+        """Return ``shown`` with specimen forces in place of load-cell forces, which become added channels."""
         before = self._before or shown
         self._before = shown
         passed = self._dt * max(1, shown.sample - before.sample)

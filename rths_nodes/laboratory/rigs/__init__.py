@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated rigs with coupled axes: all actuators and their specimen in one object."""
+"""Simulated rigs with coupled axes. Each contains all actuators and their common specimen."""
 
 TABLE = {
     "axially_loaded_column": ".axially_loaded_column:AxiallyLoadedColumn",

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A column with an actuator that moves its head and an actuator that loads it from above, with their geometry.
+"""A column whose head is moved by one actuator and loaded from above by another, with their geometry.
 
-The first axis moves the head horizontally by u. The second axis pushes the head down: e is its extension, and a
-positive force is compression. a and b are the inclinations and c is the shortening in ``mechanics/axial_load.py``;
-V is the force of the lateral specimen:
+The first axis moves the head horizontally by u. The second axis pushes the head down. Its extension is e, and a
+positive force is compression. a and b are the inclinations and c is the shortening in ``mechanics/axial_load.py``.
+V is the force of the lateral specimen.
 
     N = K c,  1 / K = 1 / k_column + 1 / k_frame        force along the column
     P = N cos a / cos b                                 force of the vertical actuator, by equilibrium of the head
     F = V(u, u') - N sin a - P sin b                    force of the horizontal actuator
 
-N sin a, the P-Delta force of the column, belongs to its restoring force; P sin b, the push of the inclined
-actuator, does not (``control/setups.py``). The forces do not affect the actuators. The column has no
-mass along its axis.
+N sin a, the P-Delta force of the column, is part of its restoring force; P sin b, the push of the inclined
+actuator, is not (``control/setups.py``). The forces do not affect the actuators. The column has no axial mass.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ class Constants(NamedTuple):
 
 
 State = tuple[object, object, object, bool]
-"""States of both actuators and of the lateral specimen, and True if the column is crushed."""
+"""States of both actuators and of the lateral specimen, and whether the column is crushed."""
 
 
 def column_under(move: Function, load: Function, lateral: ToNumber) -> Function:
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[tuple[object, ...], Shown]:
-        """Advance both actuators, then compute the forces by the equations of this module."""
+        """Advance both actuators, then compute the forces with the equations of this module."""
         lengths, stiffness, crushing, remains, of_moving, of_loading, of_lateral = k
         moving, loading, bent, crushed = s
         asked = numbers(command)
@@ -106,7 +105,7 @@ class AxiallyLoadedColumn(Rig):
             None,
             more_than=0.0,
         )
-        crushed_force: float = number("compression that a crushed column still bears", "N", 0.0, at_least=0.0)
+        crushed_force: float = number("compression that a crushed column can still carry", "N", 0.0, at_least=0.0)
         lateral: OfParams = component(
             "specimen", "lateral restoring force V of the column", {"type": "kelvin_voigt"}
         )

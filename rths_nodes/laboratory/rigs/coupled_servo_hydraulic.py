@@ -29,10 +29,10 @@ from rths_nodes.mechanics.coupled_rig import RigConstants, force_input, state_sp
 class CoupledServoHydraulic(Rig):
     """First-order actuators, coupled through a linear specimen that may contain a damper of any kind.
 
-    The model is Eq. (2.9) of Phillips & Spencer (2012). Actuator i pushes on degree of freedom i. The force of
-    axis i is the load-cell force. The linear part is solved exactly between the substeps of the damper. A
-    ``damper`` with a voltage adds the input ``damper_voltage``. The constants of the actuators are not published.
-    The defaults reproduce row (c) of Table 3.1.
+    The model is Eq. (2.9) of Phillips & Spencer (2012). Actuator i acts on degree of freedom i. The force of axis
+    i is the load-cell force. The linear part is solved exactly between the substeps of the damper. A ``damper``
+    with a voltage adds the input ``damper_voltage``. The constants of the actuators have not been published; the
+    defaults reproduce row (c) of Table 3.1.
     """
 
     SOURCES = ("phillips_spencer_2012",)
@@ -65,7 +65,7 @@ class CoupledServoHydraulic(Rig):
                 return []
             return [
                 "hold = staircase: the steps cause a ripple of the measured force, which acts as false "
-                "damping. The response may be wrong by tens of per cent although the tracking looks perfect"
+                "damping. The response may be wrong by tens of per cent, although the tracking looks perfect"
             ]
 
         def location(self) -> Array:
@@ -100,7 +100,7 @@ def _kernel(damper: Specimen) -> RigKernel:
 
 def coupled(onward: Callable[..., tuple[object, Array]], driven: bool) -> Callable[..., tuple[object, Shown]]:
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[object, Shown]:
-        """Advance the rig by one sample. The outputs that follow the forces are auxiliary channels."""
+        """Advance the rig by one sample. The outputs after the forces are auxiliary channels."""
         after, force = onward(k, s, command, float(auxiliary[0]) if driven else 0.0)
         n, m, _, _ = k[0]
         return after, (force[:m], force[m : 2 * m], force[2 * m : n], force[n:])

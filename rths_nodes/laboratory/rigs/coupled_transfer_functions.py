@@ -37,16 +37,16 @@ class CondensedFrame:
 
         q_o = -K_oo^-1 K_ot q_t = G q_t,   T = [1; G],   M_r = T' M T,   C_r = T' C T,   K_r = T' K T
 
-    (R. J. Guyan, AIAA Journal 3, 1965). No external load acts on the other degrees of freedom o; their inertia and
-    damping act on the driven degrees of freedom t through equal virtual work. The result is accurate well below
-    the natural frequencies of the specimen with t held.
+    (R. J. Guyan, AIAA Journal 3, 1965). No external load acts on the other degrees of freedom o. Their inertia and
+    damping are transferred to the driven degrees of freedom t by equal virtual work. The result is accurate well
+    below the natural frequencies of the specimen with t held.
     """
 
     mass: tuple[tuple[float, ...], ...] = matrix("mass matrix of the specimen, n rows of n numbers", "kg")
     damping: tuple[tuple[float, ...], ...] = matrix("damping matrix of the specimen", "N s/m")
     stiffness: tuple[tuple[float, ...], ...] = matrix("stiffness matrix of the specimen", "N/m")
     driven: tuple[float, ...] = vector(
-        "numbers, from 1, of the degrees of freedom that the rig drives, in the order of the rig",
+        "numbers (from 1) of the degrees of freedom that the rig drives, in the order of the rig",
         "1",
         at_least=1.0,
     )
@@ -71,7 +71,7 @@ class CondensedFrame:
         return driven, np.setdiff1d(np.arange(len(self.mass)), driven)
 
     def condensed(self) -> tuple[Array, Array, Array]:
-        """Return mass (kg), damping (N s/m) and stiffness (N/m) of the driven degrees of freedom, ``(t, t)``."""
+        """Return the mass (kg), damping (N s/m) and stiffness (N/m) matrices of the driven degrees of freedom."""
         t, o = self._split()
         stiffness = np.array(self.stiffness)
         shape = np.zeros((len(stiffness), len(t)))
@@ -86,7 +86,7 @@ HZ = 2.0 * np.pi
 
 @params
 class Response:
-    static_gains: tuple[float, ...] = vector("final motion of each axis per unit of a constant command", "1")
+    static_gains: tuple[float, ...] = vector("steady motion of each axis per unit of a constant command", "1")
     poles: tuple[float, ...] = vector("real poles", "Hz", less_than=0.0)
     zeros: tuple[tuple[float, ...], ...] | None = matrix(
         "real zeros, with a row for each axis or one row for all axes; default: none", "Hz", None
@@ -141,7 +141,7 @@ def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]
 
 
 class CoupledTransferFunctions(Rig):
-    """Actuators that move a linear specimen through a rigid coupler, with a matrix of transfer functions."""
+    """Actuators that move a linear specimen through a rigid coupler, described by a transfer-function matrix."""
 
     SOURCES = ("condori_uribe_2023",)
 
@@ -208,7 +208,7 @@ def _constants(params: CoupledTransferFunctions.Params, coupler: Coupler, dt: fl
     phi, before, now = transition(system, inputs, dt)
     if params.hold == "staircase":
         before, now = np.zeros_like(before), before + now
-    # no command acts instantly on displacement or velocity
+    # commands do not act instantly on displacement or velocity
     rows = np.vstack([outputs, outputs @ system, outputs @ system @ system])
     through = np.vstack([np.zeros((2 * n, n)), outputs @ system @ inputs])
     matrices = (tuple(map(tuple, matrix.tolist())) for matrix in params.frame.condensed())

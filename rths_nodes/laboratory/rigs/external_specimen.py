@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsal with an external specimen: actuators of this package move an FMU (FMI) or an OpenSees model.
 
-Another process computes the forces of all axes. Every ``every`` samples the specimen follows the displacement and
-velocity of the actuators; its acceleration is the difference quotient of the velocity. Between these samples a
-known stiffness K_0 continues the force:
+Another process computes the forces of all axes. Every ``every`` samples, the specimen follows the displacement and
+velocity of the actuators; its acceleration is the difference quotient of the velocity. Between these samples, a
+known stiffness K_0 extrapolates the force:
 
     F = F_m + K_0 (x - x_m)
 
-F_m and x_m are force and displacement when the specimen last moved. K_0 is a parameter for an FMU, and the initial
-stiffness of an OpenSees model. An actuator whose motion depends on its specimen uses the same force within a
-sample. For a linear static specimen the force is exact at any step length. A yielding specimen has the stiffness
+F_m and x_m are the force and the displacement when the specimen last moved. K_0 is a parameter for an FMU, and the
+initial stiffness of an OpenSees model. An actuator whose motion depends on its specimen uses this force within a
+sample. For a linear static specimen, the force is exact at any step length. A yielding specimen has the stiffness
 K_0 until the end of a step.
 """
 
@@ -47,13 +47,13 @@ from rths_nodes.core.simulators import Rig, Specimen
 NOUNS = ("displacement", "velocity", "acceleration")
 WORK = Path(__file__).with_name("opensees_specimen.py")
 IGNORED = "PlainHandler::handle()"
-"""Message of OpenSees when it ignores a constraint between nodes."""
+"""Part of the message that OpenSees prints when it ignores a constraint between nodes."""
 
 log = logging.getLogger(__name__)
 
 
 class Followed(Rig):
-    """Base of rigs with a specimen that follows the actuators; ``_stiffness`` ``(n_axes, n_axes)`` N/m is K_0."""
+    """Base of rigs whose specimen follows the actuators. ``_stiffness`` ``(n_axes, n_axes)`` is K_0, N/m."""
 
     external = True
 
@@ -116,7 +116,7 @@ class Followed(Rig):
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
         """Return the forces ``(n_axes,)`` N after a step to the motion ``x`` (m), ``v`` (m/s), ``a`` (m/s^2).
 
-        Raises RuntimeError if no answer arrives.
+        Raises RuntimeError if the other process does not answer.
         """
 
 
@@ -136,11 +136,11 @@ class _Felt(Specimen):
 @params
 class AxisVariables:
     displacement: str = text("input of the FMU: displacement of the actuator")
-    velocity: str | None = text("input: its velocity", None)
-    acceleration: str | None = text("input: its acceleration", None)
+    velocity: str | None = text("input of the FMU: velocity of the actuator", None)
+    acceleration: str | None = text("input of the FMU: acceleration of the actuator", None)
     force: str = text("output of the FMU: restoring force of the specimen; its start value counts as zero")
     stiffness: float = number(
-        "initial stiffness of the specimen, which applies between two steps of the FMU", "N/m", 0.0
+        "initial stiffness of the specimen, which extrapolates the force between two steps of the FMU", "N/m", 0.0
     )
 
 
@@ -247,9 +247,9 @@ class OpenSees(Followed):
             "the model has gravity loads; its forces therefore include the P-Delta effect", default=False
         )
         every: int = integer("number of samples per step of the model", default=1, at_least=1, at_most=1000)
-        analysis: Analysis = section(Analysis, "OpenSees commands for a step")
+        analysis: Analysis = section(Analysis, "arguments of the OpenSees commands for a step")
         start_within: float = number(
-            "timeout for building the model twice", "s", 60.0, more_than=0.0, at_most=3_600.0
+            "timeout for building the model, which is built twice", "s", 60.0, more_than=0.0, at_most=3_600.0
         )
         answer_within: float = number("timeout for a step of the model", "s", 10.0, more_than=0.0, at_most=3_600.0)
 

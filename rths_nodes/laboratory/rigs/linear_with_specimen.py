@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A linear system that contains one nonlinear specimen. Only the specimen's force is approximated.
+"""Solution of a linear system that contains one nonlinear specimen. Only the specimen's force is approximated.
 
-z' = A z + B u + e F for the state z and the inputs u. F is the force of a specimen whose displacement x and
-velocity v are linear in z. In each substep the linear part is exact for linear inputs. A first pass holds the
-force; in a second pass the force is linear. RK4 advances the specimen's states along the velocity of the first
-pass, in several increments if the states decay fast. The error is of second order in the substep. The motion at
-the end of substep j is
+The system is z' = A z + B u + e F with the state z and the inputs u. F is the force of a specimen whose
+displacement x and velocity v are linear in z. In each substep, the linear part is exact for linear inputs. A first
+pass holds the force; in a second pass, the force is linear. RK4 advances the specimen's states along the motion of
+the first pass. The error is of second order in the substep. The motion at the end of substep j is
 
     (x, v)_j = P_j (z, u) + sum_i (g_{j-i} F_i + c_{j-i} F*_{i+1})
 
@@ -46,7 +45,7 @@ class Constants(NamedTuple):
     sizes: tuple[int, int, int, int]
     ramp: bool
     places: tuple[Array, ...]
-    """B matrices ``(2 J, n + 2 m)`` that map z and the inputs except forces to x and v after each substep."""
+    """B matrices ``(2 J, n + 2 m)`` that map z and inputs, without forces, to x and v after each substep."""
     onward: tuple[Array, ...]
     """B matrices ``(n + p, n + 2 m + 2 J + 1)`` that map z, inputs and forces to final z and outputs."""
     held: tuple[float, float]
@@ -54,13 +53,13 @@ class Constants(NamedTuple):
     correction: tuple[float, float]
     """Change of x and v in a substep per newton of a force that grows from zero, m/N and m/(N s)."""
     later: tuple[list[float], list[float]]
-    """Effects of F and F* in earlier substeps on x and v, as lists for fast indexing; the latest is last."""
+    """Effects of F and F* in earlier substeps on x and v, in lists for fast indexing; the latest is last."""
     way: Way
     specimen: object
 
 
 class State(NamedTuple):
-    """Arrays of the linear system, modified in place, and the states, motion and force of the specimen."""
+    """Arrays of the linear system, which are modified in place, and states, motion and force of the specimen."""
 
     system: Array
     """Array (z, inputs before, inputs now, forces)."""
@@ -76,7 +75,7 @@ def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
     advance: Callable[..., Numbers] = advance_of(rate)
 
     def go(k: Way, specimen: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
-        """Advance the specimen's states from motion (x0, v0) to motion (x1, v1).
+        """Advance the specimen's states while its motion changes from (x0, v0) to (x1, v1).
 
         Several increments are used if the states decay fast.
         """
@@ -89,7 +88,7 @@ def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
         count = ceiling((at_rest + per_velocity * faster) * h / LONGEST)
         if not count <= most:
             return all_nan(s)
-        # equal increments; the displacement is a cubic that matches both velocities
+        # equal increments; the displacement is the cubic that matches position and velocity at both ends
         part, index, x_before, v_before = h / count, 1.0, x0, v0
         while index <= count:
             t = index / count

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process with an OpenSees model for the rig. The model is the specimen and follows the actuators.
+"""Process with an OpenSees model as the specimen of a rig. The model follows the actuators.
 
 ``core/opensees_program.py`` runs this file without importing the package. Driven degrees of freedom are
 fixed in the model; before each step their displacement, velocity and acceleration are set. Only the constraint
 handler Plain preserves these values. Only a transient integrator that begins a step with new element forces, such
-as Newmark, uses the values in the same step.
+as Newmark, uses them in the same step.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SMALL = 1e-6
 """Displacement (m or rad) with which the initial stiffness is computed."""
 
 SLOW = 1e9
-"""Duration, s, of a step so slow that inertia and damping forces vanish."""
+"""Duration of a step in which inertia and damping forces are negligible, s."""
 
 LEAST_TAG = 2_000_000_000
-"""Lower limit of the tag of an added node. The tag is also larger than all tags of the model."""
+"""Lower limit of the tag of an added node, which is also larger than all tags of the model."""
 
 
 def work(ops: ModuleType, task: Data, model: Model) -> None:
-    """Send the initial stiffness of a first model. Then a second model is the specimen until the test ends."""
+    """Send the initial stiffness of a first model, then use a second model as the specimen until the test ends."""
     first = Specimen(ops, task, model)
     stiffness = first.stiffness()
     second = Specimen(ops, task, model)
@@ -46,7 +46,7 @@ def work(ops: ModuleType, task: Data, model: Model) -> None:
 
 
 class Specimen:
-    """Moves the user's model as the actuators move. ``rest`` holds the forces (N) at zero displacement."""
+    """User's model, which moves with the actuators. ``rest`` holds the forces (N) at zero displacement."""
 
     def __init__(self, ops: ModuleType, task: Data, model: Model) -> None:
         self._ops, self._interface, self._dt = ops, task["interface"], task["step"]
@@ -63,7 +63,7 @@ class Specimen:
         name = Path(task["model"]).name
         if len(calls) != 1:
             raise SystemExit(
-                f"specimen(hold) of {name} has called hold() {len(calls)} times; must be called exactly once"
+                f"specimen(hold) of {name} has called hold() {len(calls)} times; must call it exactly once"
             )
         if ops.getPatterns() and not task["gravity"]:
             raise SystemExit("rig.gravity must be true, because the model has loads")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specimens: experimental substructures of one axis. Each computes its force and the rates of its internal states.
+"""Specimens: experimental substructures of one axis. Each computes its force and the rates of its inner states.
 
-The actuator integrates these states, so that a stiff actuator and its specimen are solved together.
+The actuator integrates the inner states, so that a stiff actuator and its specimen are solved together.
 """
 
 TABLE = {

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specimens made of other specimens: two in parallel on one axis, one with a mass, one with play in its joint.
+"""Specimens built from other specimens: two in parallel on one axis, one with a mass, one with play in its joint.
 
 A mass adds the force m a to the force of another specimen, such as a frame whose beam moves with the actuator
 (Silva et al. 2020). The acceleration a is the change of velocity per sample if the actuator imposes the
 displacement.
 
-With play b in a joint, such as the pins of a clevis, the force f of another specimen becomes
+With the play b in a joint, such as the pin of a clevis, the force f of another specimen becomes
 
     F = f(x - b/2, x')   for x >  b/2, and not below zero
     F = f(x + b/2, x')   for x < -b/2, and not above zero
-    F = 0                between, while the actuator crosses the gap after a reversal
+    F = 0                in between, while the actuator crosses the gap after a reversal
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def side_by_side(
 
 
 class Parallel(Specimen):
-    """Two specimens whose forces add at the same displacement. Either may itself be a parallel specimen."""
+    """Two specimens that share a displacement, and whose forces add. Either may itself be a parallel specimen."""
 
     @params
     class Params:
@@ -91,7 +91,7 @@ class WithMass(Specimen):
 
 def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
     def force(k: tuple[float, object], s: tuple[()], x: float, v: float) -> float:
-        """Return the specimen's force; 0 within the gap, and if its sign differs from the sign of ``x``."""
+        """Return the specimen's force, N; 0 within the gap, or if force and ``x`` would have opposite signs."""
         half, constants = k
         if x > half:
             pushed = held(constants, s, x - half, v)
@@ -109,7 +109,7 @@ class WithBacklash(Specimen):
 
     @params
     class Params:
-        width: float = number("width b of the gap, from one side to the other", "m", more_than=0.0, at_most=1.0)
+        width: float = number("total width b of the gap", "m", more_than=0.0, at_most=1.0)
         specimen: OfParams = component("specimen", "specimen after the joint", {"type": "kelvin_voigt"})
 
     def __init__(self, params: Params) -> None:

@@ -34,8 +34,8 @@ class ElastoplasticAbsorber(Specimen):
     """Force F = eta k d + (1 - eta) F_y z for the displacement d, with a Bouc-Wen state z.
 
     During loading z' = d' k / F_y (1 - abs(z)^q); during unloading z' = d' k / F_y. F_y is the force at which both
-    asymptotes meet. A large q makes the transition sharp (bilinear). The specimen models the absorber of a piping
-    system of Horiuchi et al. (1996). The defaults are not from the paper.
+    asymptotes meet. A large q makes the transition sharp (bilinear). The model describes the absorber of a piping
+    system in Horiuchi et al. (1996). The defaults are not from the paper.
     """
 
     ABOUT = "Energy absorber of yielding steel plates: elastic, then plastic with hardening."
@@ -132,8 +132,8 @@ class SlippingElastomeric(Specimen):
         u' = d' (1 - (abs(F) / F_s)^n) while loading, u' = d' while unloading
 
     u is the deformation of the rubber, q its relaxing force, d the displacement, and d - u the slip. At small
-    amplitudes u = d, and the specimen is a spring k_1 parallel to a Maxwell element (spring k_m, relaxation time
-    tau). At large amplitudes F remains at the slip force F_s.
+    amplitudes, u = d, and the specimen is a spring k_1 in parallel with a Maxwell element (spring k_m, relaxation
+    time tau). At large amplitudes, F remains at the slip force F_s.
 
     The defaults are fitted to the data of Chen & Ricles (2010; 2009) on their damper (Fig. 6). The loss factor is
     0.4 to 0.5 at small amplitudes, depending on frequency, and rises to 1.2 at large amplitudes through friction.
@@ -152,7 +152,7 @@ class SlippingElastomeric(Specimen):
         exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=SHARPEST)
 
         def decay(self) -> Decay:
-            """Return the combined decay of relaxation and slip. Slip returns the force to F_s."""
+            """Return the combined decay of relaxation and slip; slip makes the force decay to F_s."""
             stiffness = self.stiffness + self.relaxing_stiffness
             return Decay(1.0 / self.relaxation_time, stiffness * self.exponent / self.slip_force)
 
@@ -169,13 +169,13 @@ class SlippingElastomeric(Specimen):
 
 
 CATCH_UP = 0.01
-"""Time constant with which the stored largest excursion follows the current excursion, s."""
+"""Time constant with which the largest excursion (a state) follows the current excursion, s."""
 
 
 def column_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
     """Return the force, N. The state is the largest excursion (m), initially ``damage_displacement``."""
     stiffness, level, after, damping = k
-    # use the current excursion, so that the envelope is met for any step
+    # use the current excursion, so that the force lies on the envelope at any step length
     largest = abs(x) if abs(x) > s[0] else s[0]
     ratio = level / largest
     return stiffness * (ratio + after * (1.0 - ratio)) * x + damping * v
@@ -184,7 +184,7 @@ def column_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
 def column_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
     """Return the rate of the largest excursion, m/s.
 
-    The error of the integral is at most a sixth of the last step before the excursion decreases.
+    The integrated excursion is wrong by at most a sixth of the last step before the excursion decreases.
     """
     excess = abs(x) - s[0]
     if excess < 0.0:
@@ -196,9 +196,9 @@ def column_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]
 class DegradingColumn(Specimen):
     """Force F = k_s(m) d + c d' for the displacement d, where m is the largest past excursion.
 
-    Loops become softer, without permanent set. At first loading the force follows k d up to the level d_0, then k
-    d_0 + r k (d - d_0). Below the largest excursion the force follows the straight line to the origin. Both
-    directions behave alike. The specimen models the column of fibre-reinforced plastic of Horiuchi et al. (1996),
+    The specimen softens without permanent set. At first loading, the force is k d up to the level d_0, and then
+    k d_0 + r k (d - d_0). Below the largest excursion, the force follows a straight line through the origin. Both
+    directions behave alike. The model describes the column of fibre-reinforced plastic in Horiuchi et al. (1996),
     whose end flanges were damaged beyond the design level. The defaults are not from the paper.
     """
 

@@ -25,7 +25,7 @@ def rate(
 
 
 def force(k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: float, v: float) -> float:
-    """Return the force of the dashpot in series and of the accumulator, N."""
+    """Return the sum of the forces of the series dashpot and the accumulator, N."""
     c_0, c_0_volt, c_1, c_1_volt, alpha, alpha_volt, stiffness, accumulator, x_0 = k[1]
     y, z, u = s
     damping, series = c_0 + c_0_volt * u, c_1 + c_1_volt * u
@@ -42,10 +42,9 @@ def driven(k: tuple[Numbers, Numbers, float], voltage: float) -> tuple[Numbers, 
 
 
 def constants(p: MagnetorheologicalDamper.Params) -> tuple[Numbers, Numbers, float]:
-    """Return the constants of the rates and of the force, and the voltage (V) at which the driver saturates.
+    """Return the constants of the rates and of the force, and the saturation voltage (V) of the driver.
 
-    The rates use the sum of beta and gamma while z grows, and their difference while z shrinks, both divided by
-    ``slope``.
+    The rates use (gamma + beta) / ``slope`` while abs(z) grows, and (beta - gamma) / ``slope`` while it falls.
     """
     beta, gamma = p.beta / p.slope, p.gamma / p.slope
     viscous = p.damping, p.damping_per_volt
@@ -61,10 +60,10 @@ class MagnetorheologicalDamper(Specimen):
     """Force F = c_1 y' + k_1 (x - x_0) for the displacement x, with inner displacement y and Bouc-Wen state z.
 
     y' = (alpha z + c_0 x' + k_0 (x - y)) / (c_0 + c_1), and z' = A (x' - y') - (gamma sgn((x' - y') z) + beta)
-    |z|^n (x' - y'). Viscosity and yield level grow with the magnetic field: alpha, c_0 and c_1 are their passive
-    value plus u times the value per volt. The state u follows the ``voltage`` v of the current driver (V, limited
-    to 0 ... ``max_voltage``): u' = -eta (u - v). The defaults describe the damper of Dyke, Spencer, Sain & Carlson
-    (1996).
+    |z|^n (x' - y'). Viscosity and yield level grow with the magnetic field: alpha, c_0 and c_1 each
+    have a passive value plus u times a value per volt. The state u follows the ``voltage`` v of the current driver
+    (V, limited to 0 ... ``max_voltage``): u' = -eta (u - v). The defaults describe the damper of Dyke, Spencer,
+    Sain & Carlson (1996).
     """
 
     SOURCES = ("spencer_1997",)
@@ -77,20 +76,20 @@ class MagnetorheologicalDamper(Specimen):
         hysteretic_stiffness: float = number(
             "force alpha_a per z without magnetic field", "N/m", 14.0e3, at_least=0.0
         )
-        hysteretic_stiffness_per_volt: float = number("alpha_b", "N/(m V)", 69.5e3, at_least=0.0)
+        hysteretic_stiffness_per_volt: float = number("alpha_b, alpha per volt", "N/(m V)", 69.5e3, at_least=0.0)
         damping: float = number(
             "damping c_0a at large velocities, without magnetic field", "N s/m", 2100.0, at_least=0.0
         )
-        damping_per_volt: float = number("c_0b", "N s/(m V)", 350.0, at_least=0.0)
+        damping_per_volt: float = number("c_0b, c_0 per volt", "N s/(m V)", 350.0, at_least=0.0)
         series_damping: float = number(
             "damping c_1a in series, without magnetic field; it rounds the force at small velocities",
             "N s/m",
             28.3e3,
             more_than=0.0,
         )
-        series_damping_per_volt: float = number("c_1b", "N s/(m V)", 295.0, at_least=0.0)
+        series_damping_per_volt: float = number("c_1b, c_1 per volt", "N s/(m V)", 295.0, at_least=0.0)
         stiffness: float = number("stiffness k_0 at large velocities", "N/m", 4690.0, at_least=0.0)
-        accumulator_stiffness: float = number("k_1", "N/m", 500.0, at_least=0.0)
+        accumulator_stiffness: float = number("stiffness k_1 of the accumulator", "N/m", 500.0, at_least=0.0)
         accumulator_displacement: float = number(
             "initial displacement x_0, the pre-load of the accumulator (0.143 m in the paper); 0 if the load "
             "cell is tared",
@@ -122,7 +121,7 @@ class MagnetorheologicalDamper(Specimen):
             ]
             alphas = [self.hysteretic_stiffness + u * self.hysteretic_stiffness_per_volt for u in voltages]
             pull = self.slope * max(alpha / damping for alpha, damping in zip(alphas, dampings, strict=True))
-            # after a reversal z opposes the motion: the slip velocity exceeds the damper velocity, and z unloads
+            # after a reversal, z opposes the motion: the slip velocity exceeds the damper velocity, and z unloads
             unloading = max(1.0, 2.0 * self.gamma / shape) + self.exponent * abs(self.beta - self.gamma) / shape
             relaxation = self.stiffness / min(dampings) + pull * unloading
             return Decay(max(self.filter_rate, relaxation), self.exponent * self.slope / largest)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Springs and dashpots: in parallel, in series, with a relief valve, and a computed spring."""
+"""Springs and dashpots: in parallel, in series, or with a relief valve; and a computed spring."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def spring_force(k: tuple[float], s: tuple[()], x: float, v: float) -> float:
 class ComputedSpring(Specimen):
     """Force F = k d for the displacement d. F does not affect the actuator.
 
-    The loop then shows only the control of the actuator. d is the true displacement of the simulated actuator. In
-    a laboratory F includes the noise of the displacement sensor. Set ``sensors.force_noise_rms`` to k times
-    ``sensors.displacement_noise_rms`` for the same noise.
+    A test with this specimen shows only the control of the actuator. d is the true displacement of the simulated
+    actuator. In a laboratory, F includes the noise of the displacement sensor. To simulate it, set
+    ``sensors.force_noise_rms`` to k times ``sensors.displacement_noise_rms``.
     """
 
     ABOUT = (
@@ -116,7 +116,7 @@ class MaxwellDamper(Specimen):
 
 
 def relief_valve_force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
-    """Return the force of the damper without a spring, N."""
+    """Return the force, N, of a damper without a spring in series."""
     damping, relief_force, relief_damping, relief_velocity, _ = k
     over = abs(v) - relief_velocity
     if over <= 0.0:
@@ -170,7 +170,7 @@ class ReliefValveDamper(Specimen):
                 raise ConfigError(f"{path}.relief_damping = 0 N s/m: must be > 0 with a series_stiffness")
 
         def decay(self) -> Decay:
-            """Return the decay, which is fast for an open valve and slow for a closed valve."""
+            """Return the decay of the force, which is fast while the valve is open and slow while it is closed."""
             if self.series_stiffness is None:
                 return Decay()
             slower = self.damping / self.relief_damping

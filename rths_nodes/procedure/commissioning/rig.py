@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig under commissioning, without a specimen: its sessions, its operator, and motions to be stopped.
+"""Rig under commissioning, without a specimen: its sessions, its operator, and motions that will be stopped.
 
-Commands are not checked, because some exceed a limit on purpose to test the far end.
+Commands are not checked, because some exceed a limit on purpose, to test the far end.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from rths_nodes.procedure.drive import awaited, warning_of
 from rths_nodes.procedure.motions import accelerations, bounded_ramp
 
 BRAKING_SAMPLES = 8.0
-"""Braking time of the slower motion, samples. It suffices to detect half or double the stated deceleration."""
+"""Braking time of the slower motion, samples. It reveals half or double the stated deceleration."""
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
-"""Duration of constant velocity, during which a stop must begin: ``CONSTANT_S`` (s) in the slower motion,
+"""Duration of the constant velocity, during which a stop must begin: ``CONSTANT_S`` (s) in the slower motion,
 ``FAST_CONSTANT`` (samples) in the fast motion."""
 FAST_VELOCITY, FAST_ERROR = 0.95, 0.5
 """Largest velocity (``FAST_VELOCITY``) and tracking error (``FAST_ERROR``) of the fast motion, as fractions of the
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Refused(RuntimeError):
-    """The commissioning ends because the rig is not free, or moves or stops by itself."""
+    """Raised to end the commissioning if the rig is not free, or if it moves or stops by itself."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Row:
 
 class Operator(Protocol):
     def ask(self, instruction: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
-        """Announce the next step, and wait for the operator or, if the step ``moves`` the rig, for CLEAR.
+        """Show an instruction, and wait for the operator or, if the next step ``moves`` the rig, for CLEAR.
 
-        Call ``tick``, which holds the rig, until the operator is ready.
+        Call ``tick``, which holds the rig, until the operator has answered.
         """
         ...
 
@@ -79,12 +79,12 @@ class Bench:
     ``patience`` is the timeout for an action of the operator, s. ``home``, ``(n_axes,)`` m, is the position at the
     start of the first session, to which each session returns. ``rows`` contains all samples of the session.
 
-    Raises Refused if a force changes by more than a small move permits, if a displacement is not measured, if the
-    far end has braked for want of commands, or if it stops by itself although ``awaits_stop`` is false.
+    Raises Refused if a force changes by more than a small move permits, or if a displacement is not measured. Also
+    raises Refused if the far end brakes because commands are missing, or stops while ``awaits_stop`` is false.
     """
 
     stated: FarEnd
-    """Limits that the far end stated in the last session or, if it states none, the limits of the rig file."""
+    """Limits that the far end stated in the last session, or the limits of the rig file if it states none."""
 
     def __init__(self, scenario: Scenario, realtime: bool, operator: Operator, patience: float = 60.0) -> None:
         self.scenario, self.realtime, self.operator, self.patience = scenario, realtime, operator, patience
@@ -101,21 +101,21 @@ class Bench:
         self.resolution = np.array([axis.command.step_si for axis in self.axes])
         """Resolution of the commands, ``(n_axes,)`` m."""
         self.finest = np.maximum(self.resolution, 1e-6)
-        """Smallest distance that the rows of the report distinguish, ``(n_axes,)`` m."""
+        """Smallest distance that the report resolves, ``(n_axes,)`` m."""
         bridged, none = max(1, scenario.bridge.longest(self.dt)), np.full(len(self.axes), np.inf)
         self._declared = FarEnd(self.stroke, self.most, self.deceleration, force, none, bridged, bridged)
         self.home: Array | None = None
         self.build = ""
-        """Build of the receiver. Empty before the first session."""
+        """Build number of the receiver; empty before the first session."""
         self.fast: Dash | None = None
-        """Motion for the fast trials. None if the limits do not allow it, or if an earlier stop failed or was not
+        """Motion for the fast trials; None if the limits do not permit it, or if an earlier stop failed or was not
         tried."""
         self.port, self.rows, self.awaits_stop = Assembly(scenario).port, list[Row](), False
         self._open = False
 
     @contextmanager
     def opened(self) -> Iterator[Bench]:
-        """Open a session that begins with the rig at home. Raises ConfigError if no session opens."""
+        """Open a session, and move the rig to ``home``. Raises ConfigError if no session can be opened."""
         with real_time(self.realtime):
             try:
                 self.port = Assembly(self.scenario).port
@@ -155,7 +155,7 @@ class Bench:
                 self.port.close()
 
     def tick(self, command: Array | None = None) -> Row:
-        """Send ``command`` ``(n_axes,)`` m, by default the last command, and return the sample."""
+        """Send ``command`` ``(n_axes,)`` m, which defaults to the last command, and return the sample."""
         wanted = self.command if command is None else command
         sample = self.port.wait_tick()
         self.port.write(Command(sample, wanted, wanted, np.zeros(len(self.port.auxiliary_inputs))))
@@ -181,13 +181,13 @@ class Bench:
         return row
 
     def lag(self, row: Row) -> Array:
-        """Return the distance of each axis from its command, ``(n_axes,)`` m, relative to the first sample."""
+        """Return the magnitude of each axis's tracking error, ``(n_axes,)`` m, relative to the first sample."""
         first = self.rows[0]
         travel = row.measured.displacement - first.measured.displacement
         return np.abs(row.active - first.active - travel)
 
     def obstacle(self, change: Array) -> str:
-        """Return a message if a ``change`` of force ``(n_axes,)`` N shows an obstacle, or an empty string."""
+        """Return a message if a ``change`` of force ``(n_axes,)`` N reveals an obstacle, or an empty string."""
         size = np.abs(change)
         if (size <= self._force).all():
             return ""
@@ -216,12 +216,12 @@ class Bench:
         return max(8, round(seconds / self.dt))
 
     def follow(self, seconds: float) -> None:
-        """Send the active command, so that nothing moves, for ``seconds`` of rig time."""
+        """Send the active command for ``seconds`` of rig time, so that nothing moves."""
         for _ in range(self.samples(seconds)):
             self.tick(self.rows[-1].active)
 
     def clear(self, motion: str) -> None:
-        """Wait for CLEAR. Then hold the rig for the warning time with its warning output, if any, on."""
+        """Wait for CLEAR, then hold the rig for the warning time with the warning output, if any, switched on."""
         self.operator.ask(motion, self.tick, moves=True)
         self.warn()
 
@@ -238,8 +238,8 @@ class Bench:
     def acted(self, words: str, seen: Callable[[Row], str], loses_rig: bool = False) -> Iterator[str]:
         """Open a session in which the operator acts while all axes move slowly back and forth.
 
-        The context yields the first nonempty text of ``seen(row)`` or, if ``loses_rig``, of a port error. The text
-        is empty after the timeout. The session is repeated if the operator acts before the motion.
+        The context yields the first nonempty result of ``seen(row)`` or, if ``loses_rig``, the text of a port
+        error; after a timeout, an empty string. The session is repeated if the operator acts before the motion.
         """
         for _ in range(ATTEMPTS):
             with self.opened():
@@ -252,7 +252,7 @@ class Bench:
                         reason = str(error)
                     yield reason
                     return
-            self.operator.ask("you acted before the axes moved: bring it back, and do it again while they move")
+            self.operator.ask("you acted before the axes moved: undo the action, and repeat it while they move")
         raise Refused(f"the operator has acted {ATTEMPTS} times before the axes moved")
 
     def _begins(self, words: str) -> bool:
@@ -286,7 +286,7 @@ class Bench:
             self.ramp(self.home, velocities)
 
     def opening(self, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``. If it fails, retry (emulated rig) or ask the operator."""
+        """Return the result of ``attempt()``. After a failure, retry (emulated rig) or ask the operator."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -305,7 +305,7 @@ class Bench:
 
     @property
     def slow(self) -> str:
-        """Text with the small-move velocity of the axis with the smallest ratio of this velocity to its limit."""
+        """Small-move velocity, as text, of the axis for which it is the smallest fraction of the limit."""
         index = int(np.argmin(self.velocity / self.most))
         return self.speed(index, float(self.velocity[index]))
 
@@ -318,7 +318,7 @@ class Bench:
 class Dash:
     """Motion of all axes at ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, then braking.
 
-    The motion begins at the current position, or at ``start`` ``(n_axes,)`` m.
+    The motion begins at ``start`` ``(n_axes,)`` m, or at the current position if ``start`` is None.
     """
 
     velocity: Array
@@ -329,7 +329,7 @@ class Dash:
 
     @classmethod
     def resolving(cls, bench: Bench) -> Dash:
-        """Return the slower motion: at most BRAKING_SAMPLES of braking, half of stroke, half of velocity limit."""
+        """Return the slower motion, limited by BRAKING_SAMPLES and by half of stroke and velocity limit."""
         step, constant = bench.deceleration * bench.dt, max(32, round(CONSTANT_S / bench.dt))
         velocity = min(BRAKING_SAMPLES, float((0.5 * bench.most / step).min())) * step
         return cls._within(bench, velocity, constant, 0.5 * bench.stroke, 0.9)
@@ -338,8 +338,8 @@ class Dash:
     def fastest(cls, bench: Bench, lag: Array) -> Dash | None:
         """Return the fastest motion within the limits.
 
-        Return None if an axis would move less than 1.2 times as fast as in the motion of :meth:`resolving`.
-        ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes.
+        Return None if an axis would not be at least 1.2 times as fast as in :meth:`resolving`. ``lag``
+        ``(n_axes,)`` s is the delay from the commands to the axes.
         """
         stated = bench.stated
         errors = [np.inf if axis.tracking_error is None else axis.tracking_error for axis in bench.limits]
@@ -354,7 +354,7 @@ class Dash:
 
     @classmethod
     def _within(cls, bench: Bench, velocity: Array, constant: int, stroke: Array, factor: float) -> Dash:
-        """Return a motion within ``stroke`` ``(n_axes,)`` m, reducing ``velocity`` by ``factor`` until it fits."""
+        """Return a motion within ``stroke`` ``(n_axes,)`` m. Multiply ``velocity`` by ``factor`` until it fits."""
         step, longest = bench.deceleration * bench.dt, constant + bench.stated.bridged
         while (velocity * bench.dt * (longest + (velocity / step).max() * 2.0 + velocity / step) > stroke).any():
             velocity = factor * velocity
@@ -379,7 +379,7 @@ class Dash:
         return "" if self.start is None else f", {HIGHEST}"
 
     def words(self, bench: Bench, then: str) -> str:
-        """Return a description of the motion and its end, ``then``, for the operator."""
+        """Return a description of the motion and of its end, ``then``, for the operator."""
         ways = bench.ways(self.way, self.velocity, "up to ")
         if self.start is None:
             return f"all axes move together: {ways}; {then}"
@@ -393,5 +393,5 @@ class Dash:
         return np.cumsum(np.clip(np.minimum(k, self.until + self.rising - k) / self.rising, 0.0, 1.0))
 
     def place(self, sample: int) -> Array:
-        """Return the distance from the start at ``sample``, ``(n_axes,)`` m."""
+        """Return the distance from the start in sample number ``sample``, ``(n_axes,)`` m."""
         return np.asarray(self._sums[sample] * self.velocity * self.dt)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of the stops at the far end of the port: closed session, killed test computer, pulled cable.
+"""Trials of the stops at the far end of the port: closed session, killed process, pulled cable.
 
 The commissioning process shares the socket of the process that it kills, and receives the states while the far end
 brakes. If the port has no listener, a new session measures the position at which the rig rests.
 
 An axis moves with constant velocity v when its commands end. After ``since``, the last sample that the far end
 received, the axis may continue at v, and then brakes with the deceleration a. It rests after ceil(v / (a dt))
-further samples. All counts are samples of the rig's own counter.
+further samples. Samples are counted by the rig.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rths_nodes.procedure.commissioning.rig import HIGHEST, STEADY, Bench, Dash,
 
 KILLS = 3
 TOLD = 2
-"""Largest accepted delay from the watchdog's timeout to a state that reports the end of the session, samples."""
+"""Largest accepted delay from the watchdog's timeout to the state that reports the end of the session, samples."""
 LISTENED_S = 1.0
 """Timeout for the next state, s."""
 STANDS = 12
@@ -47,9 +47,9 @@ OPENED_S = 120.0
 """Timeout for a process to start, open its session and reach its velocity, s."""
 
 SPARE = 1
-"""Tolerance of a stop, samples, because a stop begins and ends between two samples."""
+"""Tolerance of a stop, samples. A stop begins and ends between two samples."""
 ROUNDED = 0.25
-"""Ratio of the largest undetected deviation from constant velocity to the first deviation due to braking."""
+"""Largest undetected deviation from constant velocity, as a fraction of the first deviation due to braking."""
 
 Rows = list[CommissioningRow]
 
@@ -57,19 +57,19 @@ Rows = list[CommissioningRow]
 def judged(
     subject: str, stated: str, measured: str, good: bool, speed: str = "", resolution: str = "", cause: str = ""
 ) -> CommissioningRow:
-    """Return a row, passed if ``good``. An empty ``cause`` means the first cause of the trial."""
+    """Return a row of the report, passed if ``good``. An empty ``cause`` means the first cause of the trial."""
     verdict = sheet.PASSED if good else sheet.FAILED
     return CommissioningRow(cause, subject, stated, measured, verdict, speed, resolution)
 
 
 def detected(bench: Bench, subject: str, stated: str, seen: str = "", speed: str = "") -> CommissioningRow:
-    """Return the row of an action of the operator. The row fails if nothing was ``seen``."""
+    """Return the row for an action of the operator. The row fails if ``seen`` is empty."""
     measured = seen or f"nothing was detected within {bench.patience:g} s"
     return judged(subject, stated, measured, bool(seen), speed or bench.slow)
 
 
 def resolved(value: float, step: float, unit: str) -> str:
-    """Return ``value`` in ``unit`` as text, or "less than" the resolution ``step``."""
+    """Return ``value`` with its ``unit``, or "less than" and the resolution ``step`` if it is smaller."""
     return f"less than {step:.3g} {unit}" if abs(value) < step else f"{value:.3g} {unit}"
 
 
@@ -79,7 +79,7 @@ def rest_words(samples: int, way: float, dt: float, step: float) -> str:
 
 
 def rest_samples(velocity: Array | float, deceleration: Array | float, dt: float) -> int:
-    """Return the number of samples in which all axes brake to rest, at least 1."""
+    """Return the number of samples in which all axes brake to rest; at least 1."""
     return max(1, math.ceil(np.max(np.abs(velocity) / (deceleration * dt)) - 1e-6))
 
 
@@ -129,8 +129,8 @@ def closed(bench: Bench, fast: Dash | None) -> Rows:
 def killed(bench: Bench, fast: Dash | None) -> Rows:
     for _ in range(KILLS):
         with bench.opened():
-            dash = fast or Dash.resolving(bench)  # at home: the process to be killed cannot ask for clearance
-        bench.operator.ask(dash.words(bench, "the process that drives it is killed while it moves"), moves=True)
+            dash = fast or Dash.resolving(bench)  # at home, because the killed process cannot ask for CLEAR
+        bench.operator.ask(dash.words(bench, "the process that drives the rig is killed on the way"), moves=True)
         ear, before, start = bench.opening(partial(_kill, bench, dash))
         bridged = bench.stated.bridged
         if ear is None:
@@ -149,8 +149,8 @@ def killed(bench: Bench, fast: Dash | None) -> Rows:
 def _kill(bench: Bench, dash: Dash) -> tuple[Listener | None, int, Array]:
     """Start a process that moves the axes along ``dash``, and kill it at constant velocity.
 
-    Return its listener, and sample and commands ``(n_axes,)`` m before the motion. Raises ConfigError if the
-    process cannot open a session.
+    Return its listener, and number and commands ``(n_axes,)`` m of the last sample before the motion. Raises
+    ConfigError if the process cannot open a session.
     """
     spawn = multiprocessing.get_context("spawn")
     pipe, theirs = spawn.Pipe()
@@ -182,13 +182,13 @@ def _received(pipe: Connection) -> Any:
 def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
     """Run in the process to be killed: open a session and move the axes along ``dash``.
 
-    The process sends no commands in lockstep while it waits to be killed, so that time stops.
+    In lockstep, the process sends no commands while it waits to be killed, so that rig time stops.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # no operator is asked
-    with real_time(realtime), suppress(OSError):  # the pipe is broken: the other process has ended
+    with real_time(realtime), suppress(OSError):  # the pipe breaks when the other process ends
         try:
-            end_with(pipe.recv())  # nothing is opened before the other process can kill this one
+            end_with(pipe.recv())  # do not open a session before the other process can kill this one
             bench.open()
             pipe.send(bench.port.ear)
             bench.warn()
@@ -198,9 +198,9 @@ def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool
                     pipe.send((row.measured.sample - sample, command - dash.place(sample)))
                     while not realtime:
                         pipe.recv()
-            while not pipe.poll():  # until the other process kills this one
+            while not pipe.poll():  # hold until the other process kills this one
                 bench.tick()
-        except Exception as error:  # raise it in the other process; only a ConfigError permits another attempt
+        except Exception as error:  # the other process raises it; only a ConfigError permits another attempt
             failed = Refused(f"the process that drives the rig has failed: {error}")
             pipe.send(failed if bench.rows or not isinstance(error, ConfigError) else ConfigError(str(error)))
         finally:
@@ -219,7 +219,7 @@ def _session_over(bench: Bench, states: list[ReportedState], since: int, dash: D
 
 
 def _listen(bench: Bench, ear: Listener, velocity: Array, patience: float) -> list[ReportedState]:
-    """Receive states, the first in ``patience`` s, until axes come to rest from ``velocity`` ``(n_axes,)`` m/s."""
+    """Receive states until axes rest after ``velocity`` ``(n_axes,)`` m/s; the first within ``patience`` s."""
     braking = rest_samples(velocity, bench.stated.deceleration, bench.dt)
     longest = 3 * (braking + bench.stated.bridged + bench.transport + STANDS) + bench.stated.watchdog
     states: list[ReportedState] = []
@@ -241,7 +241,7 @@ def _stands(states: Sequence[ReportedState]) -> bool:
 def _stop_rows(
     bench: Bench, dash: Dash, states: list[ReportedState], since: int, place: Array, bridged: int
 ) -> Rows:
-    """Return a row for each axis. The axes were at ``place`` ``(n_axes,)`` m in sample ``since``."""
+    """Return a row for each axis. In sample ``since``, the axes were at ``place`` ``(n_axes,)`` m."""
     numbers, shape = np.array([state.measured.sample for state in states]) - since, (-1, len(bench.names))
     ways = np.array([state.measured.command for state in states]).reshape(shape) - place
     pistons = np.array([state.measured.displacement for state in states]).reshape(shape)
@@ -260,10 +260,10 @@ def _stop_rows(
 def _judge_stop(
     bench: Bench, index: int, v: float, numbers: Array, ways: Array, bridged: int
 ) -> tuple[str, str, bool]:
-    """Return the stated and the measured stop of an axis as text, and whether they agree.
+    """Return the stated and the measured stop of an axis as texts, and whether they agree.
 
-    ``ways`` ``(n,)`` m is the travel of the active command since sample 0 of ``numbers`` ``(n,)``, when the axis
-    moved with velocity ``v`` (m/s). The far end states that it brakes after ``bridged`` samples.
+    ``ways`` ``(n,)`` m is the travel of the active command at the samples ``numbers`` ``(n,)``. At sample 0, the
+    axis moved with velocity ``v`` (m/s). The far end states that it brakes after ``bridged`` samples.
     """
     dt, step, a = bench.dt, float(bench.resolution[index]), float(bench.stated.deceleration[index])
     change = a * dt**2
@@ -278,7 +278,7 @@ def _judge_stop(
         return stated, f"the axis does not brake within {way * 1e3:.3g} mm", False
     moving = np.flatnonzero(np.abs(ways - way) > 1e-3 * seen + step)
     first, rest = int(numbers[braking[0]]), int(numbers[moving[-1]]) + 1 if len(moving) else 1
-    # the last state may be the first at rest
+    # the last state may be the first state at rest
     if rest >= numbers[-1] and not abs(way - ways[-2:][0]) <= change + step:
         return stated, f"the axis does not come to rest within {way * 1e3:.3g} mm", False
     took, harder = rest - first + 1 + unseen, n - 1 - max(1, n // 5)
@@ -306,7 +306,7 @@ def cable(bench: Bench) -> Rows:
     if ear is None:
         return rows + by_place(bench, sent, bench.velocity, bench.stated.bridged)
     if not states:
-        return [*rows, judged("the rig", "the rig reports its state again", "the rig reports nothing", False)]
+        return [*rows, judged("the rig", "the rig reports its state again", "no state was received", False)]
     last = states[-1]
     newest = min(last.newest, len(sent) - 1)
     velocity = (sent[newest] - sent[max(newest - 1, 0)]) / bench.dt
@@ -317,7 +317,7 @@ def cable(bench: Bench) -> Rows:
 
 
 def by_place(bench: Bench, sent: Array, velocity: Array, bridged: int, suffix: str = "") -> Rows:
-    """Check, without a listener, that the rig rests within its motion ``sent`` plus a stopping distance.
+    """Check, without a listener, that the rig rests at most a stopping distance beyond its motion ``sent``.
 
     ``sent`` ``(n, n_axes)`` m are commands, including both ends of the motion, at up to ``velocity`` m/s.
     """
@@ -336,7 +336,7 @@ def _rest_rows(
 ) -> Rows:
     """Return a row for each axis. The axes rest ``far`` ``(n_axes,)`` m beyond their last commands.
 
-    ``fine`` ``(2, n_axes)`` m is tolerance and resolution. The distance replaces ``{}`` in the ``pattern``.
+    ``fine`` ``(2, n_axes)`` m holds tolerance and resolution. In ``pattern``, the distance replaces ``{}``.
     """
     rows = []
     for i, name in enumerate(bench.names):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of a commissioning: measuring functions, and the table :data:`TRIALS` of all trials in order."""
+"""Trials of a commissioning: the functions that measure, and the table :data:`TRIALS` of all trials in order."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from rths_nodes.procedure.rungs import armed_hash
 from rths_nodes.procedure.session import RigSession
 
 BEYOND_VELOCITY = 1.05
-"""Ratio of a step's velocity to the velocity limit that the step exceeds."""
+"""Ratio of the velocity of a step to the velocity limit, which the step exceeds."""
 STOP_SPARE = 2
-"""Tolerance of the operator's stop, samples, because the stop takes effect with the next command."""
+"""Tolerance of the operator's stop, samples. The stop takes effect with the next command."""
 WATCHED_S = 1.0
-"""Observation time after the interlock is closed or the pressure has returned, s."""
+"""Observation time after the interlock has been closed or the pressure has returned, s."""
 SIMULATED = {
     "actuator": {"type": "first_order", "alpha": 30.0},
     "specimen": {"type": "kelvin_voigt", "stiffness": 1.0, "damping": 0.0},
 }
-"""Models of each axis for the computed rung: a negligible specimen, and an actuator if the rig file has none."""
+"""Models of each axis for a computed rung: a negligible specimen, and an actuator if the rig file has none."""
 STOP = "the commissioning requested a stop"
 
 
@@ -81,9 +81,9 @@ def _mean(rows: Sequence[Row]) -> Array:
 
 
 def _excursion(bench: Bench, goal: Array, velocity: Array | None = None) -> list[Row]:
-    """Move to ``goal`` ``(n_axes,)`` m and back. Return the rows up to the rest at ``goal``.
+    """Move to ``goal`` ``(n_axes,)`` m and back. Return the rows up to the end of the rest at ``goal``.
 
-    ``velocity`` ``(n_axes,)`` m/s bounds the motion. Without ``velocity``, ``goal`` is commanded in one step.
+    ``velocity`` ``(n_axes,)`` m/s bounds the motion. If it is None, ``goal`` is commanded in one step.
     """
     start, since = bench.command, len(bench.rows) - 1
     if velocity is None:
@@ -115,10 +115,10 @@ def _limits_of_axis(bench: Bench, index: int) -> Iterator[CommissioningRow]:
         f"{name}: a step of {1e3 * step:.3g} mm, beyond its limit of velocity; then to both ends of its stroke, "
         f"and {1e3 * beyond:.3g} mm further: +- {1e3 * (stroke + beyond):.4g} mm at {1e3 * free[index]:.3g} mm/s"
     )
-    # the step is so small that only a velocity limit can delay the axis
+    # a step this small can be delayed only by a velocity limit
     active = [row.active[index] for row in _excursion(bench, bench.command + step * only)]
     reached, finest = float(np.abs(np.diff(active)).max()) / bench.dt, float(bench.resolution[index])
-    spare = 1e-3 * velocity + finest / bench.dt  # allows for the rounded period
+    spare = 1e-3 * velocity + finest / bench.dt  # tolerance for the rounded period
     good = reached <= velocity + min(spare, 0.5 * (BEYOND_VELOCITY - 1.0) * velocity)
     measured = f"its fastest change was {reached:.4g} m/s"
     texts = f"{BEYOND_VELOCITY * velocity:.4g} m/s, for one sample", f"{spare:.2g} m/s", sheet.VELOCITY
@@ -142,7 +142,7 @@ def slow_stops(bench: Bench) -> Rows:
     bench.operator.ask(motion, moves=True)
     with _session(bench) as session:
         rows = [_stopped(bench, session, "checking", session.check, due)]
-    bench.operator.ask(f"once more, and by up to half as far to the start of a test: {motion}", moves=True)
+    bench.operator.ask(f"once more: {motion}; then up to half as far, to the start of a test", moves=True)
     with _session(bench) as session:
         _clear_to_move(session)
         rows.append(_stopped(bench, session, "positioning", session.position, due))
@@ -156,7 +156,7 @@ def fast_stop(bench: Bench) -> Rows:
     if (dash := bench.fast) is None:
         return [stops.untried_fast()]
     with bench.opened():
-        small = bench.ways(bench.way, bench.velocity)  # the text depends on the position, which is home here
+        small = bench.ways(bench.way, bench.velocity)  # the text assumes that the rig is at home
     fast = dash.words(bench, "then the operator's stop command ends the motion")
     bench.operator.ask(f"every axis moves out and back: {small}; {fast}", moves=True)
 
@@ -180,7 +180,7 @@ def fast_stop(bench: Bench) -> Rows:
 
 
 def _clear_to_move(session: RigSession) -> None:
-    """Check the axes and sign for all items. Discard findings: a load cell without a specimen seems dead."""
+    """Check the axes and sign for all items. Discard findings, because an unloaded load cell seems dead."""
     for axis in session.check().values():
         axis.findings.clear()
     for item in session.clearance.unsigned():
@@ -206,7 +206,7 @@ def _session(bench: Bench) -> Iterator[RigSession]:
 def _stopped(
     bench: Bench, session: RigSession, name: str, act: Callable[[], object], due: Callable[[list[Array]], bool]
 ) -> CommissioningRow:
-    """Perform ``act``, and stop its motion once ``due(commands)`` is true; commands are ``(n_axes,)`` m."""
+    """Perform ``act``, and stop its motion once ``due(commands)`` is true. Each command is ``(n_axes,)`` m."""
     drive, reason = session.drive, ""
     sent, ends = list[Array](), list[int]()
 
@@ -231,8 +231,8 @@ def _stopped(
 def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: str = "") -> CommissioningRow:
     """Return the row for the operator's stop.
 
-    ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands. There are no
-    commands if the rig was not stopped, and ``reason`` states why.
+    ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands. If the rig was
+    not stopped, there are no commands, and ``reason`` states why.
     """
     stopped = len(commands) > 2
     velocity = np.abs(np.diff(commands, axis=0)).max(axis=0) / bench.dt if stopped else bench.most
@@ -247,7 +247,7 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: 
 
 
 def _rest(bench: Bench, active: Array, samples: int, most: float, spare: float) -> tuple[str, str, bool, str]:
-    """Return the stated and the measured stop of all axes, whether they agree, and the resolution as text.
+    """Return the stated and the measured stop of all axes, whether they agree, and the resolution.
 
     The commands ``active`` ``(n, n_axes)`` m must rest within ``samples`` samples and ``most`` + ``spare`` m.
     """
@@ -284,7 +284,7 @@ def interlock(bench: Bench) -> Rows:
         states = [row.measured.interlock for row in bench.rows]
         since = max((k for k, state in enumerate(states) if state != states[0]), default=len(states) - 1)
         bench.follow(WATCHED_S)
-        # a displaced axis may return to its command
+        # an axis that is away from its command may return to it
         return [row, _returned(bench, "closed", since, bench.lag(bench.rows[since]))]
 
 
@@ -313,7 +313,7 @@ def pressure(bench: Bench) -> Rows:
 
 
 def _returned(bench: Bench, event: str, since: int, free: Array | float) -> CommissioningRow:
-    """Check that axes move by at most a tenth of a small move plus ``free`` m from row ``since`` on."""
+    """Check that, from row ``since`` on, each axis moves by at most a tenth of its small move plus ``free`` m."""
     displacement = np.array([row.measured.displacement for row in bench.rows[since:]])
     moved, bound = np.abs(displacement - displacement[0]).max(axis=0), 0.1 * bench.way + free
     worst = int(np.argmax(moved - bound))
@@ -329,7 +329,7 @@ def witnessed(bench: Bench) -> Rows:
         sheet.EMERGENCY: "the pressure falls when the emergency stop is pressed, and nothing moves when the "
         "emergency stop is reset",
         sheet.END_STOPS: f"mechanical stops or cushions exist beyond the limit of stroke ({ends})",
-        sheet.CONTROLLER: "limits set in the servo-controller, independent of these programs and not wider than "
+        sheet.CONTROLLER: "limits are set in the servo-controller, independent of these programs, not wider than "
         + ", ".join(bounds),
     }
     for cause, stated in statements.items():
@@ -360,7 +360,7 @@ def calibrations(bench: Bench) -> Rows:
 
 
 class Trial(NamedTuple):
-    """Trial: its function, the causes of its rows, its action, its requirement, and the statement it proves."""
+    """Trial: function, causes of its rows, action, requirement, and the statement that the trial proves."""
 
     run: Callable[[Bench], Rows]
     causes: tuple[str, ...]
@@ -454,7 +454,7 @@ TRIALS: dict[str, Trial] = {
         "the statement of the rig file; nothing is measured",
     ),
 }
-"""Trials by name, in order. All others depend on the first, which verifies the signs."""
+"""Trials by name, in order. All later trials depend on the first trial, which verifies the signs."""
 
 
 def proofs() -> dict[str, str]:
@@ -463,9 +463,9 @@ def proofs() -> dict[str, str]:
 
 
 def scenario_of(rig: RigFile) -> Scenario:
-    """Return a scenario for the rig. The axes start at half of the smallest travel of a small move.
+    """Return a scenario for the rig. Its axes start at half the travel of the smallest small move.
 
-    Raises ConfigError if the rig file is unsuitable.
+    Raises ConfigError if the rig file is unsuitable for a commissioning.
     """
     problems = Problems()
     if rig.servo_rate is None:
@@ -494,7 +494,7 @@ def scenario_of(rig: RigFile) -> Scenario:
 def commission(
     bench: Bench, trials: dict[str, Trial] = TRIALS, report: Callable[[CommissioningRow], None] = lambda row: None
 ) -> Rows:
-    """Run all ``trials`` and report each row. Abort if a sign is wrong or an axis is not free."""
+    """Run all ``trials``, report each row, and return all rows. Abort after an error or a wrong sign."""
     rows: Rows = []
     for name, trial in trials.items():
         try:
