@@ -109,7 +109,7 @@ def run(
     scenario, overrides
         As in :func:`load`.
     progress : callable, optional
-        Called with the number of the current sample and the number of samples.
+        Called as ``progress(sample, samples)`` with the current sample and the number of samples.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def run(
 
     Examples
     --------
-    Replace the compensator of the scenario. The new step is compiled, like the steps in the package.
+    Replace the compensator of the scenario. The step function is compiled, like the steps in the package.
 
     >>> import rths_nodes
     >>> def lead(k, s, x, v, a, m, f, rests, preparing):
@@ -148,7 +148,7 @@ def read(recording: str | Path) -> Run:
     Parameters
     ----------
     recording : str or path-like
-        Folder of the recording, or its file.
+        Folder of the recording, or its MCAP file.
 
     Returns
     -------
@@ -179,9 +179,9 @@ def overlay(
     style: str | None = None,
     width: float = COLUMN,
 ) -> Axes:
-    """Draw several runs, such as a measured and a simulated run, in one figure.
+    """Draw a quantity of several runs, such as a measured and a simulated run, in one figure.
 
-    Times, velocities and accelerations refer to the structure's time since the end of the soft start.
+    Times, velocities and accelerations are in the time of the structure, which starts after the soft start.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def stability(
     rig: Place = "",
     **keywords: Unpack[Sections],
 ) -> Judgement:
-    """Judge the stability of a test's loop, without running the test.
+    """Assess the stability of a test's loop without running the test.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def stability(
     Raises
     ------
     ConfigError
-        If the loop cannot be judged without a run.
+        If the stability cannot be assessed without a run.
 
     Examples
     --------
@@ -297,10 +297,10 @@ def estimate(
     Returns
     -------
     dict of Estimate, or Prediction
-        Without ``set``, by axis: ``tracking`` and ``loading``, each with a ``delay`` (s), and ``suggested``
-        parameters by compensator. With ``set``: ``runs`` and ``indices`` by name (``measured``,
-        ``predicted, nothing changed``, ``predicted``). A nonempty ``discrepancy`` is the reason not to use the
-        prediction.
+        Without ``set``, an Estimate by axis: ``tracking`` and ``loading``, each with a ``delay`` (s), and
+        ``suggested`` parameters by compensator. With ``set``, a Prediction: ``runs`` and ``indices`` by name
+        (``measured``, ``predicted, nothing changed``, ``predicted``). A nonempty ``discrepancy`` states why the
+        prediction is unreliable.
 
     Raises
     ------
@@ -372,14 +372,14 @@ def identify(
     out: Place | None = None,
     progress: Shown | None = None,
 ) -> Identified | Fit:
-    """Identify a loading system from tests with noise on one axis at a time.
+    """Identify a model of the loading system from tests with noise on one axis at a time.
 
     Parameters
     ----------
     scenario, overrides, rig, case
         As in :func:`load`.
     purpose : {'model_based', 'identified_inverse'}
-        Compensator that uses the model. The coefficients of ``identified_inverse`` include the transport delay,
+        Compensator that uses the model. The coefficients of ``identified_inverse`` include the transport delay
         and are identified with periodic noise.
     noise : dict, optional
         Keys ``rms`` (m), ``lower_frequency`` and ``upper_frequency`` (Hz), ``duration`` (s).
@@ -397,8 +397,8 @@ def identify(
     Returns
     -------
     Identified, or Fit
-        ``fit`` with its ``error``, ``delay`` (s) with its ``delay_range``, and the ``measured`` response. For
-        ``identified_inverse``, a Fit: ``coefficients``, ``deviation``, ``error``.
+        For ``model_based``, an Identified: ``fit`` with its ``error``, ``delay`` (s) with its ``delay_range``, and
+        the ``measured`` response. For ``identified_inverse``, a Fit: ``coefficients``, ``deviation``, ``error``.
 
     Raises
     ------
@@ -475,16 +475,16 @@ def study(
         Study file (YAML). Without a file, pass the contents of such a file as keyword arguments.
     out : str or path-like, optional
         Folder for table, page and journal. With the journal, the same call continues an interrupted study.
-        A finished run is repeated only if one of its components is not part of a package.
+        A finished run is repeated only if one of its components is defined outside a package.
     jobs : int, optional
-        Number of parallel runs on this machine; by default one for each processor.
+        Number of parallel runs on this machine; by default one per processor.
     scheduler : str, optional
         Address of a dask scheduler whose workers execute the runs, e.g. ``tcp://host:8786``.
     engine : {'auto', 'python', 'kernels', 'compiled'}
         Engine of the runs; all engines give bit-identical results.
     progress : callable, optional
-        Called with the name of the study. Returns a context manager that yields a function to call with completed
-        and total work.
+        Called with the name of the study. Must return a context manager that yields a function
+        ``report(done, total)``.
 
     Returns
     -------
@@ -544,7 +544,7 @@ def tune(
     progress: Shown | None = None,
     say: Say | None = None,
 ) -> Tuned:
-    """Optimise parameters for the worst case of an ensemble.
+    """Optimise parameters for the worst of several cases and plants.
 
     Parameters
     ----------
@@ -552,7 +552,7 @@ def tune(
         As in :func:`load`.
     parameters : dict, or sequence of str
         Ranges (low, high) by key, or strings ``KEY[=LOW:HIGH]``. A missing range (None) extends from one third to
-        three times the value. Default: the positive numbers of the compensator.
+        three times the present value. Default: all positive numbers among the compensator's parameters.
     index : str
         Index to minimise, named as in ``rths compare``.
     cases : sequence of str
@@ -560,13 +560,13 @@ def tune(
     plants : int
         Number of plants drawn from the scenario's scatter, in addition to the nominal plant.
     seed : int
-        Seed of plants and search.
+        Seed of the plants and of the search.
     evaluations : int
         Number of candidates, at least 8.
     jobs, scheduler, engine, progress
         As in :func:`study`.
     say : callable, optional
-        Called with a sequence of remarks; by default, remarks become warnings.
+        Called with a sequence of remarks; by default, each remark is issued as a warning.
 
     Returns
     -------
@@ -637,7 +637,7 @@ def scoreboard(
     laws : sequence of str, class, Kernel or function
         Compensators; by default all registered compensators and all in ``settings``.
     settings : path-like, or dict
-        Settings by compensator, as data, file, or name of a shipped file. Missing settings are identified.
+        Settings by compensator: a dict, a file, or the name of a shipped file. Missing settings are identified.
     cases : sequence of str
         Cases to run; by default all cases that set no compensator.
     plants : int, optional
@@ -647,15 +647,15 @@ def scoreboard(
     records : sequence of str
         Published ground motions; by default the scenario's ground motion.
     indices : sequence of str
-        Indices to show, named as in ``rths compare``.
+        Indices in the tables, named as in ``rths compare``.
     rank, response : str, optional
         ``rank``: ranking index, by default the tracking error. ``response``: response index in the figure.
     tune : int
         Number of candidates for tuning each law before scoring: 0, or at least 8.
     training, training_plants
-        Changes of the scenario, and number of plants, for tuning.
+        Changes of the scenario and number of plants, both for tuning only.
     entry : str or path-like, optional
-        File to write with an entry that others can verify.
+        File to which an entry is written that others can verify.
     out : str or path-like, optional
         Folder for page, tables and settings.
     jobs, scheduler, engine, progress

@@ -45,7 +45,7 @@ MODULES = {
     "studies": ("compare", "study", "tune", "scoreboard"),
     "lookup": ("schema", "list", "params", "cite"),
 }
-"""Commands of the modules that are not named after a command."""
+"""Commands by module, for modules that are not named after their command."""
 MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
 REPLACED = {
     "characterise": "rths identify --for rig_file",
@@ -81,7 +81,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _complain(str(stop), stop.exit_code)
     except (RecordingError, PortError, ComponentError) as error:
         return _complain(str(error), ExitCode.FAILED)
-    except ImportError as error:  # also with a ROS 2 for another Python
+    except ImportError as error:  # also raised by a ROS 2 for another Python
         remedy = f"install the package, or source the ROS 2 of Python {sys.version_info[0]}.{sys.version_info[1]}"
         return _complain(f"import: {error}; {remedy}", ExitCode.FAILED)
     except OSError as error:

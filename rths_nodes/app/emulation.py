@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Emulated rig for the port ``udp``: the receiver of a laboratory rig, connected to the scenario's simulated rig.
 
-The receiver is the C code that also runs in the laboratory. Each tick waits for its command in lockstep, and the
-results are then bit-identical to the results with the port ``simulator``.
+The receiver is the C code that also runs in the laboratory. In lockstep, each tick waits for its command, and
+the results are bit-identical to the results with the port ``simulator``.
 
-A misbehaviour of the rig or its network is written KIND@SAMPLE or KIND@SAMPLE:N. A planted fault is not reported:
-commissioning must detect it.
+A misbehaviour of the rig or its network is specified as KIND@SAMPLE or KIND@SAMPLE:N. The emulator does not report
+a planted fault: commissioning must detect it.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Saboteur:
         return [came, *more]
 
     def frozen(self, sample: int) -> float:
-        """Return for how many ticks the rig freezes at ``sample``, 0 to infinity. Exit if ``DIE`` is due."""
+        """Return the number of ticks that the rig freezes at ``sample``, 0 to infinity. Exit if ``DIE`` is due."""
         for plan in self._plans:
             if plan.sample == sample and plan.kind == DIE:
                 os._exit(1)
@@ -188,7 +188,7 @@ FACTORS = {BRAKING: ("acceleration", 0.5), HARD: ("acceleration", 2.0), STROKE: 
 FACTORS |= {VELOCITY: ("velocity", 2.0)}
 JUMP_M = 1e-3
 LONGEST_S = 9.9
-"""Longest timeout of a receiver's watchdog, s. ``rths_init`` refuses 10 s and more."""
+"""Longest timeout of a receiver's watchdog, s. ``rths_init`` refuses 10 s or more."""
 
 
 class Planted:
@@ -261,8 +261,8 @@ LAG_S = 0.1
 """Allowed lag of an actuator, s: three times the largest lag of the package's actuators."""
 PERSISTENCE_S = 0.005
 """Time above the limit of force or tracking error after which the receiver stops the rig, s."""
-SLIPPED = "ticks by which its clock was late"
-"""Name of the counter of missed ticks of this process. The rig rests during a missed tick."""
+SLIPPED = "ticks missed by its clock"
+"""Name of the counter of ticks that this process missed. The rig does not move during a missed tick."""
 IN_ORDER = 2
 """Reason code of a session that the test computer has closed."""
 
@@ -428,7 +428,7 @@ class Session(NamedTuple):
 class Emulator:
     """Emulates the rig of ``scenario`` for the port ``udp``, and serves one session after another.
 
-    ``port`` 0 selects a free UDP port. The rig does not wait for commands if ``own_clock``. Raises ConfigError
+    ``port`` 0 selects a free UDP port. With ``own_clock``, the rig does not wait for commands. Raises ConfigError
     if the rig cannot be emulated or the UDP port is not available.
     """
 
@@ -476,7 +476,7 @@ class Emulator:
             here = f"port.address = {params.address!r}, port.port = {params.port if port is None else port}"
             hint = "set an address of this computer with --address"
             if error.errno == errno.EADDRINUSE:
-                hint = "another program uses this port, so set another number as port.port of the rig file"
+                hint = "another program uses this port; set another number as port.port in the rig file"
             raise ConfigError(f"{here}: cannot listen here ({error.strerror or error}); {hint}") from error
         self._socket.setblocking(False)
         self.address: tuple[str, int] = self._socket.getsockname()
@@ -550,7 +550,7 @@ class Emulator:
                     pacer()
                     self._tick(pacer, ended)
                 elif not self._step(ended):
-                    pacer = Pacer(self.scenario.dt, 0)  # a stopping rig receives no commands that set ticks
+                    pacer = Pacer(self.scenario.dt, 0)  # no commands set the ticks of a stopping rig
                     pacer.start()
         receiver = self._receiver
         never = "ended by the operator" if ended() else "the test never began"
@@ -565,7 +565,7 @@ class Emulator:
         receiver = self._receiver
         if not receiver.at_rest:
             self._moved_at = time.monotonic()
-        # in lockstep the time between samples is unlimited; only closing the session ends the wait
+        # in lockstep, samples may take long: wait up to port.longest_wait, unless the session was closed
         patience = self.scenario.port.longest_wait if receiver.in_lockstep and not self._left else QUIET_S
         quiet = time.monotonic() - max(self._received_at, self._moved_at) > patience
         waiting = receiver.state_number == datagrams.WAITING

@@ -55,7 +55,7 @@ class RunResult:
     timing: Data
     integrator: Data = field(default_factory=dict)
     messages: Data | None = None
-    """Lost messages by topic, and whether the recording is complete. None if there was no recorder."""
+    """Numbers of lost messages by topic, and whether the recording is complete. None without a recorder."""
     recording: Path | None = None
     run: Run | None = None
     notes: list[str] = field(default_factory=list)
@@ -69,7 +69,7 @@ class RunResult:
 
     @property
     def ending(self) -> str:
-        """Outcome or, if the test is not valid, the reason, e.g. ``not valid: 55 % bridged``."""
+        """Outcome or, for an invalid test, why it is invalid, e.g. ``not valid: 55 % bridged``."""
         return self.late.ending(self.outcome, self.samples)
 
     @property
@@ -185,7 +185,7 @@ def _check_handed(port: Port | None, chosen: RunOptions) -> None:
         )
     if chosen.actuator_nodes != options.ONE_NODE:
         raise ConfigError(
-            f"actuator_nodes = {chosen.actuator_nodes}: the port of a procedure has one node; use one"
+            f"actuator_nodes = {chosen.actuator_nodes}: a procedure permits only one actuator node; use one"
         )
     if port.paced != (chosen.pace == options.REALTIME):
         here = options.REALTIME if port.paced else options.LOCKSTEP
@@ -294,7 +294,7 @@ def _nodes(
     axes = node_processes.axes_with_nodes(scenario, chosen.actuator_nodes)
     console = chosen.host == options.PROCESSES or bool(chosen.separate)
     nodes = node_processes.describe(chosen, axes, console, scenario)
-    if starting := watch[2]:  # on a busy machine nodes may start before the runner subscribes
+    if starting := watch[2]:  # report now: on a busy machine, nodes may start before the runner subscribes
         starting(node_processes.starting_words({node.peer: "" for node in nodes}))
     if chosen.host == options.PROCESSES:
         from rths_nodes.ros.hosting import processes

@@ -19,7 +19,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 F = TypeVar("F", bound=Function)
 Place: TypeAlias = str | os.PathLike[str]
 Section: TypeAlias = Mapping[str, object] | type | Function | Kernel | None
-"""Section as data; for a component also a class, a kernel or the step of a kernel."""
+"""Section as data; for a component also a class, a kernel or the step function of a kernel."""
 INDENT = " " * 4
 UNCHANGED = ...
 """Default of an argument: the scenario's section is unchanged."""
@@ -106,7 +106,7 @@ def _of_run() -> dict[str, tuple[Spec, object]]:
 def declared_by(keywords: type, rows: Mapping[str, tuple[Spec, object]] | None = None) -> Callable[[F], F]:
     """Return a decorator that replaces ``**keywords`` with ``rows`` in the signature and the docstring.
 
-    Each row has the description and the default of a keyword. By default, ``rows`` has the keywords of a run.
+    ``rows`` maps each keyword to its description and default; by default, the keywords of a run.
     """
     described = _of_run() if rows is None else rows
     types = {name: kind.__forward_arg__ for name, kind in keywords.__annotations__.items()}

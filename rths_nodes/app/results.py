@@ -113,14 +113,14 @@ class Run(run.Run):
         try:
             import pandas
         except ImportError:
-            raise ConfigError("to_dataframe: needs pandas (pip install pandas)") from None
+            raise ConfigError("to_dataframe: requires pandas (pip install pandas)") from None
         # some columns lack values of the last step; pandas fills them with NaN
         histories = run.columns_of(self._group(table))
         series = {name: pandas.Series(values) for name, values in histories.items()}
         return pandas.DataFrame(series).set_index(next(iter(series)))
 
     def to_csv(self, path: str | os.PathLike[str], table: str = "samples") -> None:
-        """Write a table as CSV: the time, then the columns of :meth:`to_dataframe`.
+        """Write a table as CSV: a column for the time, then the columns of :meth:`to_dataframe`.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class Run(run.Run):
         run.write_csv(self._group(table), Path(path))
 
     def to_mat(self, path: str | os.PathLike[str]) -> None:
-        """Write all histories to a MATLAB file, with ``units``, ``axes`` and facts about the ``test``.
+        """Write all histories to a MATLAB file, with ``units``, ``axes`` and a description of the ``test``.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class Run(run.Run):
     def plot(
         self, quantity: str = "tracking", ax: Axes | None = None, style: str | None = None, width: float = COLUMN
     ) -> Axes:
-        """Draw a quantity over time, in mm and kN.
+        """Draw a quantity of the run, in mm and kN.
 
         Parameters
         ----------

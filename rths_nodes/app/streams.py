@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Standard output and standard error that never fail, so that printing cannot affect a test.
 
-All further output is dropped after a failed write.
+After a failed write, all further output is dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PLAIN = {
     **{"µ": "u", "–": "-", "−": "-", "±": "+-", "°": " deg", "√": "sqrt ", "×": "x"},
     **{"α": "a", "Δ": "D", "ω": "w", "θ": "t"},
 }
-"""Replacements for characters that the encoding lacks."""
+"""Replacements for characters that the output encoding cannot represent."""
 IN_PLAIN = "rths_plain"
 NAMES = {1: "standard output", 2: "standard error"}
 
@@ -46,7 +46,7 @@ def unfailing_output() -> Iterator[None]:
 
 
 def _fill_descriptors() -> None:
-    """Open /dev/null on each closed descriptor from 0 to 2, so that no recording receives its number."""
+    """Open /dev/null on each closed descriptor from 0 to 2, so that no recording is opened on it."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -99,7 +99,7 @@ def _in_plain(error: UnicodeError) -> tuple[str, int]:
 
 
 class Printer:
-    """Prints in a thread, because a terminal or a pipe can block, and no stop of a rig may wait for either."""
+    """Prints in a thread, so that a blocked terminal or pipe cannot delay a stop of the rig."""
 
     def __init__(self, show: Callable[[Any], None] | None = None) -> None:
         self._show = show or partial(print, flush=True)
@@ -107,7 +107,7 @@ class Printer:
         Thread(target=self._print, name="printer", daemon=True).start()
 
     def say(self, shown: object) -> Future[None]:
-        """Print later. The returned future raises errors of the output, unless the output is closed."""
+        """Queue an object for printing. The returned future raises any error of the output except OSError."""
         self._queue.put((shown, printed := Future[None]()))
         return printed
 

@@ -142,7 +142,7 @@ class Arguments:
             self.option(options(COMMAND)[name], may_be_missing)
 
     def where(self) -> None:
-        text = "number of parallel runs on this machine; default: one for each processor"
+        text = "number of parallel runs on this machine; default: one per processor"
         self("--jobs N", text, type=int)
         text = "address of a dask scheduler whose workers execute the runs, e.g. tcp://host:8786"
         self("--scheduler ADDRESS", text, "")
@@ -150,7 +150,7 @@ class Arguments:
 
     def engine(self) -> None:
         text = (
-            "engine of the runs: python (stage by stage), kernels (a loop over kernels if the run has one), "
+            "engine of the runs: python (stage by stage), kernels (a loop over kernels, where possible), "
             "compiled (this loop in C) or auto (compiled for many or long runs, otherwise kernels); all engines "
             "give identical results"
         )
@@ -164,7 +164,7 @@ class Arguments:
         self("--width MM", text, type=float)
 
     def figures(self, folder: str) -> None:
-        self.flags(figures=f"also write every figure as a file for a journal, in the folder {folder}")
+        self.flags(figures=f"also write every figure in the style for journals to the folder {folder}")
         self("--format", "format of the figures; default: pdf", choices=FORMATS)
         text = "width of the figures, mm (one column: 89, two columns: 183); default: 89"
         self("--width MM", text, type=float)
@@ -191,7 +191,7 @@ def _filled(text: str) -> str:
 
 class _Stored(argparse._StoreAction):
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
-        if values == "":  # e.g. an unset variable of the shell, which must not select the default
+        if values == "":  # e.g. from an unset shell variable, which must not select the default
             raise ConfigError(f"{option}: must not be empty; leave the option out for its default")
         super().__call__(parser, namespace, values, option)
 
@@ -288,7 +288,7 @@ def figure(options: Options) -> Path | None:
     _figure_width(options)
     path = Path(options.figure)
     if path.suffix.lower() not in FIGURES:
-        raise ConfigError(f"{path}: the name of a figure must end in one of {', '.join(FIGURES)}")
+        raise ConfigError(f"{path}: the file name of a figure must end in one of {', '.join(FIGURES)}")
     terminal.check_writable(path)
     return path
 

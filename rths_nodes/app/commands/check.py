@@ -67,7 +67,7 @@ REHEARSED_S = 2.0
 
 def check_arguments(add: arguments.Arguments) -> None:
     add.scenario()
-    text = "recording of a real-time test over the hops to the rig, from which to compute the required hops.depth"
+    text = "recording of a real-time test over the hops to the rig, used to compute the required hops.depth"
     add("--hops RECORDING", text)
 
 
@@ -131,7 +131,7 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
         yield f"recording: {size:.3g} MB of disk during the test, up to {2.0 * size:.3g} MB during indexing"
     margin, reason = judged_margin(loaded)
     if loaded.structure is not None:
-        yield f"stability: {margin or f'not judged ({reason})'}"
+        yield f"stability: {margin or f'not assessed ({reason})'}"
     for caution in (*judgement.cautions(loaded, assembly.port.simulated), *of_margin(margin)):
         yield f"caution: {caution}"
     yield from _commissioned(loaded, rig)
@@ -181,7 +181,7 @@ def _rig(loaded: Scenario) -> Iterator[str]:
         return
     yield f"rig: {loaded.rig_file.name}, port {type(loaded.port).type_name}"
     if loaded.rig_file.two_persons:
-        yield f"two_persons: rung {FULL} asks for the names of the operator and of a second person"
+        yield f"two_persons: rung {FULL} requires the names of the operator and of a second person"
     for name, axis in loaded.axes.items():
         mine: Any = axis.rig_axis
         facts = [_channel(noun, getattr(mine, noun)) for noun in ("displacement", "force", "command")]
@@ -337,7 +337,7 @@ def _structure(assembly: Assembly) -> Iterator[str]:
     if len(parts.frequencies):
         periods = [f"{1.0 / f:.4g}" if f > 0.0 else "infinite" for f in parts.frequencies[:LISTED].tolist()]
         count = len(parts.frequencies)
-        more = f" s (only the longest of {count} periods)" if count > LISTED else " s"
+        more = f" s (the longest {LISTED} of {count} periods)" if count > LISTED else " s"
         yield f"natural periods of the entire structure: {', '.join(periods)}{more}"
     else:
         yield "natural periods: unknown, because the stiffness under test is not declared"
@@ -396,7 +396,7 @@ def round_trips(run: Run) -> tuple[float, float]:
 
 
 def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
-    """Yield a comparison of the durations ``took`` (s) of integration steps with the available time, as lines."""
+    """Yield lines that compare the durations ``took`` (s) of integration steps with the available time."""
     count, bridge, step = len(took), scenario.bridge, scenario.samples_per_step * scenario.dt
     yield f"a step takes {quantiles(took)}"
     in_time = (predicted + PATIENCE) * scenario.dt
@@ -426,8 +426,8 @@ def _ms(seconds: float) -> str:
 class Rehearsal(RecordingSink):
     """Measures a simulated test instead of recording it.
 
-    ``smallest`` (m) is each axis's smallest stroke left after braking. ``size`` (bytes) is the expected size of
-    the journal of the complete test.
+    ``smallest`` is the smallest stroke left after braking (m), by axis. ``size`` is the expected size of the
+    journal of the complete test, bytes.
     """
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
@@ -471,7 +471,7 @@ class Rehearsal(RecordingSink):
 
 
 Rehearsals = Callable[[int], Rehearsal | None]
-"""Function that simulates the test with ``hops.depth``, or returns None if no simulation is possible."""
+"""Function of ``hops.depth`` that returns the simulated test, or None if no simulation is possible."""
 
 
 # Other files
@@ -494,7 +494,7 @@ def described_file(text: str) -> tuple[str, str] | None:
     """Return a description of the file or folder ``text``, and a command that uses it.
 
     Return None if ``text`` does not exist, or is a scenario or a YAML file without keys. Raises ConfigError if the
-    file is invalid or unknown.
+    file is invalid or of an unknown kind.
     """
     path = Path(text)
     if text in files.shipped(files.RIG) and not path.exists():
@@ -563,8 +563,8 @@ def _ground_motion(content: bytes, path: Path) -> tuple[str, str]:
         series = readers.read(content)
     except readers.FormatError as error:
         raise _unknown(path, str(error)) from None
-    step = f"a step of {series.step:g} s" if series.step else "no step, so ground_motion.step is needed"
-    unit = series.unit or "no unit, so ground_motion.unit is needed"
+    step = f"a step of {series.step:g} s" if series.step else "no step, so ground_motion.step is required"
+    unit = series.unit or "no unit, so ground_motion.unit is required"
     summary = f"{len(series.values)} points, {step}, {unit}"
     return f"ground motion: {summary}", f"rths run SCENARIO --set ground_motion.file={quoted(path)}"
 

@@ -57,7 +57,7 @@ effect."""
 
 
 class Drive(NamedTuple):
-    """Test of a family: ``build(params)`` returns a component; ``step(component, sample)`` returns its outputs."""
+    """Test of a family: ``build(params)`` returns a component, and ``step(component, sample)`` its outputs."""
 
     build: Callable[[AnyParams], Any]
     step: Function
@@ -65,7 +65,7 @@ class Drive(NamedTuple):
 
 
 def component_of(text: str) -> tuple[str, str] | None:
-    """Return family and name of the component ``text``, or None if ``text`` is not a component.
+    """Return the family and the name of the component ``text``, or None if ``text`` is not a component.
 
     ``text`` is ``FAMILY.NAME``, or the name of a component from another package. Raises ConfigError if NAME is
     unknown.
@@ -84,7 +84,7 @@ def component_of(text: str) -> tuple[str, str] | None:
 
 
 def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
-    """Check a component with ``overrides`` (KEY=VALUE). Yield results as text. Raises ConfigError on failure."""
+    """Check a component with ``overrides`` (KEY=VALUE). Yield results as text. Raises ConfigError if it fails."""
     if family not in TESTS:
         raise ConfigError(f"{family}.{name}: cannot be checked alone; only components of {', '.join(TESTS)} can")
     data: Data = {"type": name} | REQUIRED.get(family, {})
@@ -141,7 +141,7 @@ def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) 
                 part = drive.build(from_data(type(params), parameters | {key: bound}, family))
                 _driven(drive, part, label)
             except ConfigError as error:
-                if part is not None or error.__cause__ is not None:  # otherwise, it conflicts with others
+                if part is not None or error.__cause__ is not None:  # else it conflicts with other keys
                     value = show(float(bound), spec.unit)
                     problems.append(f"{label}: {key} = {value} is within its bounds, but fails ({error})")
     problems.refuse()
@@ -253,7 +253,7 @@ def _step_rig(part: Rig, sample: int) -> object:
 
 
 def _restoring_force(params: AnyParams) -> object:
-    if "stiffness" in declared(type(params)) and params.stiffness is None:  # None means the structure's stiffness
+    if "stiffness" in declared(type(params)) and params.stiffness is None:  # None: the structure's stiffness
         params = evolved(params, stiffness=STIFFNESS)
     return registry.build("restoring_force", params, 1)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths doctor``: measure which servo rates this computer permits."""
+"""``rths doctor``: measure which servo rates this computer supports."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
 """Computing time per sample (99 % quantile) by host, s, for one axis with a recorder and a monitor."""
 PYTHON_STEP_S = 37e-9
-"""Time of an oscillator's step in plain Python (``benchmarks/latency.py``) on the computer of ``WORK_S``, s."""
+"""Time per step of an oscillator in plain Python (``benchmarks/latency.py``), where ``WORK_S`` was measured, s."""
 MARGINAL = 0.01
-"""Largest fraction of late ticks for the verdict ``marginal``, which permits only simulators."""
+"""Largest fraction of late ticks for the verdict ``marginal``, which is only for simulators."""
 LONGEST_GAP_S = 0.010
 """Longest gap between samples that the default ``bridge.max_bridge`` bridges, s."""
 UNSUITABLE = "not for a rig"
@@ -104,7 +104,7 @@ def check(rate: float, seconds: float) -> None:
 
 
 def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
-    """Run a paced loop, scheduled like the nodes, and return statistics and the lateness of each tick, s."""
+    """Run a paced loop, scheduled like the nodes. Return its statistics and the lateness of each tick, s."""
     ticks = max(1, round(rate * seconds))
     pacer = Pacer(1.0 / rate, ticks)
     with real_time(True) as refused:

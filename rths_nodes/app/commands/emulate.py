@@ -37,8 +37,8 @@ def emulate_arguments(add: arguments.Arguments) -> None:
     add("--address", "address of this machine to listen on; default: port.address")
     add("--port", "UDP port to listen on (0: any free port); default: port.port", type=int)
     add.flags(
-        own_clock="refuse to wait for commands (lockstep), as a real rig does",
-        again="accept another session after the end of a session",
+        own_clock="refuse lockstep: as on a real rig, ticks do not wait for commands",
+        again="accept a new session after each session",
     )
     kinds = "; ".join(f"{kind}: {text}" for kind, (_, text) in emulation.MISBEHAVIOURS.items())
     add.several("--misbehave KIND@SAMPLE[:N]", f"injected fault. {kinds}")
@@ -143,13 +143,13 @@ def _say(options: arguments.Options, text: str, data: dict[str, object]) -> None
 
 
 FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
-"""Model of an axis without a specimen. A stiffness is required; its force is too small for a load cell."""
+"""Model of an axis without a specimen. A stiffness is required; its force is too small to be measured."""
 
 
 def free(scenario: Scenario) -> Scenario:
     if scenario.rig is not None:
         raise ConfigError(
-            "--no-specimen: requires a scenario without the section rig, whose model includes the specimens"
+            "--no-specimen: requires a scenario without the section rig, because that model includes the specimens"
         )
     return override(scenario, [f"axes.{name}.specimen={FREE}" for name in scenario.axes])
 

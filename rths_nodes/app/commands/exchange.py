@@ -160,12 +160,12 @@ def _readme(runs: Mapping[str, Run]) -> str:
         *rows,
         "",
         f"- `{GLOBAL}/scenario.yaml`: complete description of the test",
-        f"- `{COORDINATOR}`: integrator, ramp, setup, compensator, monitor; `{OUTPUT}` has samples and test facts",
+        f"- `{COORDINATOR}`: integrator, ramp, setup, compensator, monitor; `{OUTPUT}` has samples and metadata",
         f"- `{SIMULATED}`: structure and excitation; `{OUTPUT}` has the degrees of freedom at all steps",
         f"- `{TESTED}`: actuator, sensors and limits of each axis; `{OUTPUT}` has the samples",
-        f"- `{REPORT}`: the page about each test",
+        f"- `{REPORT}`: a report (HTML) on each test",
         "",
-        "Tables are CSV. The first line has names with units (SI). An empty cell is an unknown value.",
+        "Tables are CSV. The first line has the names and units (SI). An empty cell is an unknown value.",
         "The exact acceleration, external force and restoring force in a row belong to the step in that row.",
         "The last step has no such values.",
         "",
@@ -266,7 +266,7 @@ class Motion:
 
 @params
 class Columns:
-    """Map from the columns of a file to quantities."""
+    """Assigns the columns of a file to quantities."""
 
     version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("name of the test", "")
@@ -355,7 +355,7 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int 
         for name in wanted.axes:
             limits = test.axes[name].limits
             if not limits.are_stated:
-                cautions.append(f"axes.{name}.limits: missing, so that the units cannot be checked")
+                cautions.append(f"axes.{name}.limits: missing, so the units cannot be checked")
             cautions += _beyond(histories, limits, rate, f"axes.{name}")
 
     def side_by_side(section: str, names: Iterable[str], key: str) -> Array:
@@ -376,10 +376,10 @@ def read_map(path: Path) -> Columns:
 
 
 def _histories(wanted: Columns, table: Table) -> dict[str, Array]:
-    """Return the histories by the path of their column in the map.
+    """Return the histories, keyed by the paths of their columns in the map.
 
-    A missing target equals the command, and vice versa. A degree of freedom without columns moves like the target
-    of the axis with the same name. Raises ConfigError if a column is too short, or if the lengths differ.
+    A missing target equals the command, and vice versa. A degree of freedom without columns has the target of
+    the axis with the same name as displacement. Raises ConfigError if columns are too short or differ in length.
     """
     columns = {"time": wanted.time}
     for name, axis in wanted.axes.items():

@@ -87,7 +87,7 @@ def _add_noise(group: arguments.Arguments) -> None:
     lowest = f"{identification.BEYOND_MODE:g} times the lowest natural frequency of the structure"
     group("--fit-up-to HZ", f"{inverse}: highest frequency of the fit, Hz; default: {lowest}", type=float)
     finest, lines = identification.FINEST, identification.LINES
-    text = f"frequency resolution, Hz; default: the larger of {finest:g} and {lines} spectral lines"
+    text = f"frequency resolution, Hz; default: the larger of {finest:g} Hz and {lines} spectral lines"
     group("--resolution HZ", text, type=float)
     text = "orders of the inverse, in rows separated by semicolons (-: no term); default: chosen automatically"
     group("--orders '3,1,-;...'", text)

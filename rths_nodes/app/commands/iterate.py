@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths iterate``: repeat a test, with a correction after each run, until the series converges.
 
-A series is stored in a folder. Run 1 is ``run_1`` or, in the folder of a test (``rths test``), the last rung g.
-The corrected runs (``run_2`` and later) play the histories in ``history_2.npz`` and later files. The next history
-depends only on the files in the folder.
+A series is stored in a folder. Run 1 is ``run_1`` or, in the folder of a test (``rths test``), the last run of
+rung g. The corrected runs (``run_2`` and later) play the histories in ``history_2.npz`` and later files. The next
+history depends only on the files in the folder.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _finished(path: Path) -> Run:
 
 def _check_specimen(row: Row, path: Path) -> None:
     unknown = [
-        f"axes.{axis}: run {row.number} does not show the stiffness of the specimen"
+        f"axes.{axis}: run {row.number} does not reveal the stiffness of the specimen"
         for axis, part in row.answer.items()
         if not math.isfinite(part)
     ]
@@ -235,14 +235,14 @@ def iterate(
     tell: Callable[[Row], None] = lambda row: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Iteration:
-    """Repeat ``scenario`` until the rule of ``settings`` ends the series, and return the results.
+    """Repeat ``scenario`` until the criteria in ``settings`` end the series, and return the results.
 
     Histories and, with ``record``, recordings are written to ``folder``. ``engine(scenario, samples)`` returns the
     engine. ``tell(row)`` is called after each run.
     """
     check(scenario)
     work, new = Corrections(scenario, settings), not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)  # a refused series leaves no folder
+    folder.mkdir(parents=True, exist_ok=True)  # removed again if the series is refused
     text_files.write(folder / SCENARIO, dump(scenario.data()).encode())
     runs, rows = settings.runs, work.rows
     preferred = engine(work.base, runs * work.base.samples)
@@ -316,7 +316,7 @@ def iterate_arguments(add: arguments.Arguments) -> None:
     add("--omega FACTOR", "relaxation factor (for aitken and quasi_newton: initial factor)", 1.0)
     text = "highest frequency of the corrected errors, Hz; default: derived from the first run"
     add("--cutoff HZ", text, type=float)
-    text = "hold before a run whose peaks would exceed the peaks of the first run by this factor, e.g. 1.1"
+    text = "hold before a run whose peaks would exceed this multiple of the peaks of the first run, e.g. 1.1"
     add("--within FACTOR", text, type=float)
     text = "change of the rig from run RUN on, e.g. 2:axes.a.specimen.stiffness=1e6"
     add.several("--change RUN:KEY=VALUE", text)
@@ -387,7 +387,7 @@ def _next(options: arguments.Options) -> None:
     for row in following.rows:
         _tell(row)
     if following.rehearsal is None:
-        print(f"the series has converged ({following.reason}); no further run is needed")
+        print(f"the series has converged ({following.reason}); no further run is required")
         return
     for axis, most in following.rehearsal.peaks.items():
         command, velocity = f"{MM * most['command']:.4g} mm", f"{MM * most['velocity']:.4g} mm/s"
@@ -429,7 +429,7 @@ def _folder(options: arguments.Options, scenario: Scenario) -> Iterator[Path]:
         return
     folder = Path(options.record) if options.record else Path(terminal.RUNS) / scenario.run_id()
     if folder.exists():
-        raise ConfigError(f"{folder}: exists; a series needs a new folder")
+        raise ConfigError(f"{folder}: exists; give a new folder for the series")
     terminal.check_makable(folder)
     yield folder
 

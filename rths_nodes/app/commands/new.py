@@ -47,7 +47,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 def new_arguments(add: arguments.Arguments) -> None:
     add("kind", "kind of file or package", choices=(*TRIED, *FILES))
     add("name", "name of the component or file: lowercase letters, digits, underscores")
-    text = "new folder for a package (default: NAME), or folder of a file (default: the current folder)"
+    text = "new folder for a package (default: NAME), or folder for a file (default: the current folder)"
     add("folder", text, nargs="?")
     text = "scenario or rig file to start from; default: questions at the terminal"
     add("--from FILE", text, completer=completed, dest="from_")

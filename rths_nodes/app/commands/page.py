@@ -40,7 +40,7 @@ REAL_TIME = 1
 """SCHED_RR priority of the process that sends stops: above ordinary processes, below the loop."""
 LOOK_S = 0.2
 AT_ONCE = 200
-"""Maximum number of columns of curves in a message about a recorded test."""
+"""Maximum number of curve columns per message, for a recorded test."""
 
 
 def page_arguments(add: arguments.Arguments) -> None:
@@ -52,12 +52,12 @@ def page_arguments(add: arguments.Arguments) -> None:
     )
     add("--address", text, LOOPBACK)
     add.flags(
-        arm_from_page="allow the operator at the page to arm rungs that move",
+        arm_from_page="allow the operator at the page to arm rungs that move the rig",
         stop_from_anywhere="allow viewers on other machines to stop the rig",
     )
     add("--recordings DIR", "folder whose recordings are shown", "runs")
     add.hidden("--parent", type=int, default=0)  # the page exits when the process with this pid exits
-    add.hidden("--behind", type=int, default=0)  # descriptor of the front process's socket
+    add.hidden("--behind", type=int, default=0)  # file descriptor of the socket to the front process
     add.hidden("--restarted", action="store_true")
 
 
@@ -120,7 +120,7 @@ async def _serve_front(
         behind.reaches(reaches())
         if (code := behind.ended()) is not None:
             behind.restart()
-            say(f"the page process ended (exit code {code}) and starts again; the stop keeps working")
+            say(f"the page process ended (exit code {code}) and starts again; stops still work")
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that judge or predict a test before it is run.
+"""Commands that assess or predict a test before it is run.
 
-``rths stability``: judge whether the loop of a test is stable, without running the test.
+``rths stability``: determine whether the loop of a test is stable, without running the test.
 
 ``rths corridor``: predict the corridor of a test from simulated runs on different plants.
 """

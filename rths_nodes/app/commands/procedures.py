@@ -64,7 +64,7 @@ def test_arguments(add: arguments.Arguments) -> None:
     add.scenario()
     text = (
         "YAML file with answers of the operator, so that the test proceeds automatically and asks only for "
-        "missing answers; default: the operator enters each act"
+        "missing answers; default: the operator types each act"
     )
     add("--answers FILE", text)
     add.flags(print_answers="print a template of the file for --answers, and exit")
@@ -72,14 +72,14 @@ def test_arguments(add: arguments.Arguments) -> None:
     add("--pace", text, choices=PACES)
     text = (
         "receive acts over the operator socket, from the page or other programs of this user, instead of the "
-        "terminal; --answers then supplies only the head, the rungs, the level and the time ratio. Default "
+        "terminal; --answers then supplies only operator, specimen, rungs, level and time ratio. Default "
         "namespace: "
     )
     add("--socket NAMESPACE", f"{text}{NAMESPACE}", nargs="?", const=NAMESPACE)
     text = "with --socket: also serve the page (as rths page), from which an operator can conduct the test"
     add.flags(page=text)
     add.page_port()
-    add.flags(arm_from_page="with --page: allow the operator at the page to arm rungs that move")
+    add.flags(arm_from_page="with --page: allow the operator at the page to arm rungs that move the rig")
     add.removed(
         services="removed; use --socket, because acts are received over a socket of this user, not over ROS",
         key="removed; leave this option out, because acts over the operator socket are not signed",
@@ -95,7 +95,7 @@ def test_command(options: arguments.Options) -> int:
         print(answering.template(), end="")
         return 0
     if not options.rig:
-        raise ConfigError("--rig: missing; a procedure needs a rig file with channels and limits")
+        raise ConfigError("--rig: missing; a procedure requires a rig file with channels and limits")
     scenario = arguments.scenario(options)
     answers = answering.read(options.answers) if options.answers else Answers()
     attended = sys.stdin.isatty() and sys.stderr.isatty()
@@ -284,8 +284,8 @@ FREE = (
 
 
 def commission_arguments(add: arguments.Arguments) -> None:
-    add("rig", "path of a rig file, or name of a shipped one")
-    add("--out FILE", "file of the result; default: RIG.commissioned.yaml next to the rig file")
+    add("rig", "name of a shipped rig file, or path of a YAML file")
+    add("--out FILE", "file for the result; default: RIG.commissioned.yaml next to the rig file")
     text = "pace of the motions: realtime (required for a real rig) or lockstep (for an emulator)"
     add("--pace", text, REALTIME, choices=PACES)
 

@@ -372,13 +372,13 @@ def tune_arguments(add: arguments.Arguments) -> None:
     add.scenario()
     text = (
         "parameter to tune, optionally with a range (otherwise one third to three times its value); default: the "
-        "positive numbers of the compensator"
+        "positive numbers among the compensator's parameters"
     )
     add.several("--parameter KEY[=LOW:HIGH]", text)
     add("--index", "index to minimise", "J2")
     add.names("--cases NAME,...", "cases to evaluate, instead of the scenario itself")
     add("--plants N", "number of plants drawn from the scenario's scatter, in addition to the nominal plant", 0)
-    add("--seed N", "seed of plants and search", 1)
+    add("--seed N", "seed of the plants and of the search", 1)
     add("--evaluations N", "number of candidates", 60)
     add.where()
     add.json()
@@ -433,7 +433,7 @@ def _print_tuned(name: str, index: str, tuned: Tuned) -> None:
     )
     terminal.table(rows, "parameter", numbers=("before", "tuned"))
     if tuned.unjudged:
-        terminal.say(f"note: stability was not judged before the runs ({tuned.unjudged})")
+        terminal.say(f"note: stability was not assessed before the runs ({tuned.unjudged})")
     for parameter in tuned.parameters:
         if tuned.improved and parameter.at_end(tuned.values[parameter.key]):
             limits = f"{parameter.low:.6g} to {parameter.high:.6g}"
@@ -482,7 +482,7 @@ def scoreboard_arguments(add: arguments.Arguments) -> None:
     add("--plants N", text, type=int)
     text = "published ground motions to use for scoring; default: the ground motion of the scenario"
     add.names("--records NAME,...", text)
-    text = "indices to show; default: the indices of the benchmark, or J1,J2,J3,max_error_mm"
+    text = "indices in the tables; default: the indices of the benchmark, or J1,J2,J3,max_error_mm"
     add.names("--indices NAME,...", text)
     add("--rank INDEX", "index for ranking and tuning; default: the tracking error of the true displacement")
     add("--response INDEX", "index of the response, to be plotted against the ranking index")
@@ -505,7 +505,7 @@ def scoreboard_command(options: arguments.Options) -> int:
         return _merged([Path(path) for path in options.merge])
     where = arguments.where(options)
     if options.verify:
-        text = "has no effect with --verify; the entry has all conditions"
+        text = "has no effect with --verify; the entry contains all conditions"
         arguments.refuse_idle(options, OF_RUNS, text, DEFAULTS)
         return _verified(Path(options.verify), where, options.run_programs)
     arguments.refuse_idle(options, ("run_programs",), "requires --verify")

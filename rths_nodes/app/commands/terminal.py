@@ -50,7 +50,7 @@ def check_writable(path: Path) -> None:
 def check_makable(path: Path) -> None:
     """Raise ConfigError if the file cannot be written. A missing folder is not an error."""
     if path.suffix == ".mcap" or path.name == "metadata.yaml":
-        raise ConfigError(f"{path}: is a file name of recordings; choose another name")
+        raise ConfigError(f"{path}: this name is reserved for recordings; choose another name")
     try:
         parent = path.absolute().parent
         while not parent.exists():
@@ -71,7 +71,7 @@ def tell(notes: Iterable[str]) -> None:
 def writing(path: Path, word: str = "") -> Iterator[None]:
     """Print ``word`` and ``path`` after the ``with`` block, unless ``word`` is empty.
 
-    An OSError in the block that names no file gets the name ``path``.
+    An OSError in the block that names no file is raised again with the name ``path``.
     """
     try:
         yield
@@ -83,7 +83,7 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
 
 @contextmanager
 def page_of_test(path: Path, word: str = "") -> Iterator[None]:
-    """Context manager like :func:`writing`, but for the page of an ended test. Prints errors."""
+    """Like :func:`writing`, for the page of an ended test, but print errors instead of raising them."""
     try:
         with writing(path, word):
             yield
@@ -122,7 +122,7 @@ class Progress:
         if begins:
             self._begun, self._first = now, done
         if self._bars is not None and self._task is not None:
-            if begins:  # exclude the start from the measured speed
+            if begins:  # the measured speed must not include the start-up
                 self._bars.reset(self._task, description=self._name, total=total)
             if self._begun:
                 self._bars.update(self._task, completed=done, total=total, share=f"{100.0 * done / total:3.0f} %")

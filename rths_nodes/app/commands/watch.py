@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths watch``: watch a test with separate sensors on another computer, and send pulses to an interlock.
 
-If the process hangs, the pulses end.
+The pulses also end if the process hangs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LAST_S = 1.0
 
 
 def watch_arguments(add: arguments.Arguments) -> None:
-    add("rig", "path of a rig file with the section watch, or name of a shipped one")
+    add("rig", "name of a shipped rig file, or path of a YAML file, with the section watch")
     add("--namespace NAME", "namespace of rths test --socket", NAMESPACE)
     add("--out FILE", f"file (JSON lines) to which events are appended; default: {RUNS}/watch_<date>.jsonl")
     add.removed(record="renamed; use --out")
@@ -98,8 +98,8 @@ class WatchLoop:
         assert rig.servo_rate is not None
         self.watch, self._rig, self._state = Watch(rig.watch, rig.servo_rate), rig, -1
         self._places: list[tuple[int, int | None, bool]] = []
-        """For each axis: index in a message, index of the load-cell channel, and true for force control. The force
-        in the message is used if the second index is None."""
+        """For each axis: index in a message, index of the load-cell channel, and whether it has force control. The
+        force in the message is used if the second index is None."""
         self._sensors, self._received, self._tell = sensors, messages, tell
         pulse = rig.watch.pulse
         self._period, self._pulses = pulse.period, pulses(pulse.period)

@@ -70,7 +70,7 @@ def quiet_runner(application: web.Application) -> web.AppRunner:
 
 async def shut_down(runner: web.AppRunner) -> None:
     assert runner.server is not None
-    await runner.server.shutdown(CLOSE_S)  # cleanup alone waits a minute for open pages
+    await runner.server.shutdown(CLOSE_S)  # cleanup alone would wait a minute for open pages
     await runner.cleanup()
 
 
@@ -254,7 +254,7 @@ class Behind:
             socket.send_fds(self._end, [b"connection"], [connection.fileno()])
 
     def reaches(self, rig: bool) -> None:
-        if rig != self._reaches and self._tell({"reaches": rig}):  # sent again if the page's process hangs
+        if rig != self._reaches and self._tell({"reaches": rig}):  # tried again if the page's process hangs
             self._reaches = rig
 
     def told(self, stop: Stop) -> Stop:
@@ -287,7 +287,7 @@ class Behind:
 
 
 async def serve_behind(application: web.Application, end: int, note: Callable[[dict[str, object]], None]) -> None:
-    """Serve connections from the socket ``end`` until the front ends. Pass the front's reports to ``note``."""
+    """Serve connections from the socket ``end`` until the front process ends. Pass its reports to ``note``."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     runner = quiet_runner(application)
     await runner.setup()

@@ -148,7 +148,7 @@ class Operating:
     ) -> Answer:
         """Perform an act for the situation ``seen`` by the browser. Return the answer when the act ends.
 
-        Raises ConfigError if the page refuses the act or no test answers. The answer's ``done`` is
+        Raises ConfigError if the page refuses the act or no test responds. The answer's ``done`` is
         false if the test refuses the act.
         """
         if not self.alive(token):
@@ -170,7 +170,7 @@ class Operating:
             request = replace(request, stops=stops, state=state, test_id=str(test_id))
         try:
             return self._ask(request)
-        finally:  # the rung may be armed even if no answer came
+        finally:  # the rung may be armed even if no answer was received
             if act == ARM and (token != self._token or self._seen is None):
                 self.disarm("the page that armed the rung no longer leads the test")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the process that serves the page of a run or test, and opens its TCP port."""
+"""Start of the process that serves the page of a run or test, and its TCP port."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def listening_at(address: str, port: int) -> socket.socket:
         made = socket.create_server((address, port), family=family, backlog=BACKLOG)
     except OSError as error:
         owner = _owner(port)
-        hint = f". {owner} listens at this port. Choose another port, or 0 for any free port" if owner else ""
+        hint = f". {owner} listens on this port. Choose another port, or 0 for any free port" if owner else ""
         why = str(error.strerror).partition(" (while attempting")[0]
         raise ConfigError(f"page: cannot be served at {address}:{port} ({why}){hint}") from None
     made.setblocking(False)

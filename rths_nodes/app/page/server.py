@@ -2,11 +2,11 @@
 """Server of the page: files, recordings, the situation as JSON, live curves over a WebSocket, acts.
 
 GET  /           the page; /card: the operator's card, to be printed
-GET  /situation  the onlooker's data, as JSON
+GET  /situation  the situation, as JSON
 GET  /live       a WebSocket: ten times a second, the situation as text and the curves as bytes
-GET  /recordings recordings of a folder, as JSON; /report/NAME: a report
+GET  /recordings the recordings in the folder, as JSON; /report/NAME: a report
 POST /code       the terminal shows a code; POST /lead {"code", "name"}: ``name`` leads the procedure
-POST /act        {"act", "arguments"} of the leader; the response follows at the end of the act
+POST /act        {"act", "arguments"} of the leader; the response is sent when the act ends
 """
 
 from __future__ import annotations
@@ -96,13 +96,13 @@ def _read(path: Path) -> bytes | None:
 INTERVAL_S = 0.1
 """Interval between messages to a client, s."""
 ASK_S = 0.4
-"""Polling interval for the possible acts of the procedure, s."""
+"""Interval at which the possible acts of the procedure are queried, s."""
 LOST_S = 0.2
-"""Polling interval for the loss of the leading page, s."""
+"""Interval at which the loss of the leading page is checked, s."""
 SLOW_S = 5.0
 """Time after which a client that does not receive is disconnected, s."""
 MOST_WATCHERS, KEPT = 200, 20
-"""``MOST_WATCHERS``: maximum number of clients. ``KEPT``: number of these reserved for this computer."""
+"""``MOST_WATCHERS``: maximum number of clients. ``KEPT``: number of these reserved for clients on this machine."""
 THREADS = 64
 LONGEST_NAME = 64
 FILES = {
@@ -121,7 +121,7 @@ TOKEN = "X-Rths-Operator"
 
 
 Since = Callable[[int], tuple[dict[str, object], int, list[tuple[int, int, bytes]]]]
-"""Function of a number that returns the situation, the next number, and the curves since the given number."""
+"""Function of a message number: returns the situation, the next number, and the curves from the number on."""
 
 
 class PageServer:
@@ -169,7 +169,7 @@ class PageServer:
 
     @web.middleware  # type: ignore[untyped-decorator]
     async def _limited(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Limit the rate of GET requests per address. Accept POST requests only from the operator's browser."""
+        """Limit the rate of GET requests per address. Accept POST requests only from the page on this machine."""
         remote = request.remote or ""
         if request.method == "POST":
             if why := connections.why_not(request.headers, remote, self._address, open_to_others=False):

@@ -47,11 +47,11 @@ class Motion:
 
 @params
 class Answers:
-    """Operator's answers for the time before and during a test. None or an empty value is a missing answer."""
+    """Operator's answers to the questions before and during a test. None or an empty value is a missing answer."""
 
     version: int = integer("version of this file format", default=1, at_least=1, at_most=1)
     test_id: str | None = text("name of the test and of its folder; default: scenario and time", None)
-    operator: str | None = text("name of the person who does the test and is responsible for it", None)
+    operator: str | None = text("name of the person who conducts the test and is responsible for it", None)
     second: str | None = text(
         "name of the second person, who arms rung g with the operator if two_persons is true in the rig file", None
     )
@@ -72,7 +72,7 @@ class Answers:
         at_most=1000,
     )
     offsets_seconds: float | None = number(
-        "duration of the measurement of the offsets", "s", None, at_least=0.1, at_most=600.0
+        "duration of the offset measurement", "s", None, at_least=0.1, at_most=600.0
     )
     confirm_offsets: bool | None = flag("true: confirm the measured offsets without asking the operator", None)
     unloaded: bool | None = flag(
@@ -175,7 +175,7 @@ def needed(planned: Iterable[str]) -> list[str]:
 
 
 def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
-    """Return a message for each missing answer of the planned rungs, to the keys ``only`` (None: all)."""
+    """Return a message for each missing answer of the planned rungs. ``only`` selects keys (None: all)."""
     planned, specs, problems = answers.rungs or ALL, declared(Answers), []
     by_rung = {"arm": [name for name in planned if name in MOVED], "largest_difference": planned[1:]}
     keys = needed(planned)

@@ -89,7 +89,7 @@ class Console:
         self._record: ProcedureRecord | None = None
         self.attended, self.leads = ask is not None, False
         self.asking = self._typed = self._over = False
-        """``asking`` is true during a question. ``_typed`` is true once the operator has typed for the act."""
+        """``asking`` is true during a question. ``_typed`` is true once the operator has typed during the act."""
         self.stopped = self.refused = ""
         self._signals: list[int] = []
         self._received_at, self._answered, self._warned = -SAME_KEY_S, 0, ""
@@ -108,7 +108,7 @@ class Console:
         return self.exact_line(question).strip()
 
     def exact_line(self, question: str, ended: Callable[[], str] = str) -> str:
-        """Return the typed line. Raises KeyboardInterrupt without a terminal, and the errors of :func:`typed`."""
+        """Return the typed line. Raises KeyboardInterrupt without a terminal, or an error of :func:`typed`."""
         if self._ask is None:
             raise KeyboardInterrupt(f"no terminal is available for the question: {question}")
         self.asking = self._typed = True
@@ -120,7 +120,7 @@ class Console:
             self.asking = False
 
     def value(self, key: str, proposed: object = None) -> Any:
-        """Return the answer ``key`` of the file or of the operator. An empty line accepts ``proposed``."""
+        """Return the answer to ``key`` from the file or from the operator. An empty line accepts ``proposed``."""
         answer = getattr(self.answers, key)
         if answer is not None and answer != ():
             return answer

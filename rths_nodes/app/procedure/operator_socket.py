@@ -60,8 +60,8 @@ class Request:
 class Answer:
     """Result of a request, and the situation after the request.
 
-    ``stops`` is the number of stops so far. ``possible`` has a reason for each act; the reason is empty if the act
-    is possible. ``motions`` has a text for each act; the text is empty if the act is not possible or moves
+    ``stops`` is the number of stops so far. ``possible`` has, for each act, the reason why it is not possible, or
+    an empty string. ``motions`` has a text for each act; the text is empty if the act is not possible or moves
     nothing. ``scenario_hash`` and ``engine`` belong to ``next_rung``; ``offsets_hash`` belongs to the offsets that
     can be confirmed, otherwise to the confirmed offsets. The act ``sign_for`` accepts the names in ``to_sign``.
     ``checklist`` has the items to answer. ``warning`` is the text of an active warning output, with the seconds
@@ -230,7 +230,7 @@ class SocketOperator:
             if (peer := Credentials.of(connection)).user != self._user:
                 raise ConfigError(f"{peer} has taken the name of the operator socket. End that process")
             try:
-                with suppress(OSError):  # the peer may answer and close before it reads the request
+                with suppress(OSError):  # the peer may refuse and close before it reads the request
                     _send(connection, request)
                 return unpacked(Answer, _packet(connection))
             except (OSError, ValueError) as error:

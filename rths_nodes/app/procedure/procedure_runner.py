@@ -50,7 +50,7 @@ SLOW, UNSENT = "e", "c"
 """``SLOW``: rung in slow time. ``UNSENT``: rung whose commands are not sent to the rig."""
 
 MOST = 0.3
-"""Largest level that is proposed."""
+"""Largest proposed level."""
 ROOM = 0.8
 """Largest ratio of the displacement expected at a proposed level to the elastic limit."""
 
@@ -153,7 +153,7 @@ class Ladder:
             self.step(name)
 
     def rehearsed(self, name: str) -> Run:
-        """Return the rung's rehearsal, simulated on first use. Raises ConfigError if impossible or unfinished."""
+        """Return the rung's rehearsal, simulated on first use. Raises ConfigError if it does not finish."""
         scenario = rehearsal.simulated(self.step(name).scenario)
         key = scenario.whole_hash()
         if key not in self._rehearsed:
@@ -164,7 +164,7 @@ class Ladder:
         return self._rehearsed[key]
 
     def expected(self, name: str) -> dict[str, dict[str, float]]:
-        """Return the rehearsal's peaks by axis; empty without simulator. Raises errors of :meth:`rehearsed`."""
+        """Return the rehearsal's peaks by axis; empty without a simulator. Raises errors of :meth:`rehearsed`."""
         return peaks_of(self.rehearsed(name)) if self.has_simulator else {}
 
     @cached_property
@@ -672,7 +672,7 @@ def _kn(value: float) -> str:
 
 
 def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
-    """Return the next act, or ``""`` at the end. ``unloads()`` is true to unload after the last rung."""
+    """Return the next act, or ``""`` at the end. ``unloads()``: unload after the last rung."""
     session, record, state, rung = runner.session, runner.record, runner.state, runner.next_rung
     if state is State.FINISHED or (state is State.IDLE and not rung):
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conducts a test by requests over the operator socket, while the terminal only observes.
+"""Test conducted by requests over the operator socket, while the terminal only observes.
 
 Over ROS, every node may observe and bring the rig to rest. Other acts must come over the socket, from a process of
 the user who runs the test (``operator_socket.py``).
@@ -104,7 +104,7 @@ class Served:
         self._runner.do("hold", STRANGER, ANYBODY, reason=reason)
 
     def answer(self, request: Request, peer: Credentials) -> Answer:
-        """Perform the request of ``peer``. The answer has all failures; unexpected failures are also printed."""
+        """Perform the request of ``peer``. The answer reports failures; unexpected failures are also printed."""
         done, result, reason = False, "", ""
         if self._way(peer) == PAGE:
             self._page_asked = time.monotonic()
@@ -113,7 +113,7 @@ class Served:
         except (ConfigError, PortError) as error:
             reason = str(error)
             if request.act == "arm":
-                self._step.cache_clear()  # with a stored hash, every later attempt to arm would fail
+                self._step.cache_clear()  # with an outdated hash, every later attempt to arm would fail
         except Exception as error:
             reason = f"failed: {type(error).__name__}: {error}"
             self._say(f"act {request.act!r} has {reason}")

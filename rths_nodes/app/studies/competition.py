@@ -2,8 +2,8 @@
 """Competition of compensators: identification, settings, tuning, all runs, and the scoreboard with its files.
 
 A scoreboard entry contains results that another research group can repeat (``doc/studies.md``). The digest
-(SHA-256) shows that an entry is unchanged. Only a repetition shows that the numbers are right. Rounding depends on
-processor and LAPACK, so numbers are compared within ``TOLERANCE``.
+(SHA-256) shows that an entry is unchanged. Only a repetition shows that the numbers are correct. Rounding depends
+on processor and LAPACK, so numbers are compared within ``TOLERANCE``.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ def verify(
 ) -> tuple[dict[str, list[str]], list[str]]:
     """Repeat the runs of an entry in ``folder``.
 
-    Return the problems of each row by compensator and block, and the differences of this code from the entry's.
+    Return the problems of each row by compensator and block, and the differences from the entry's code.
     Raises ConfigError if the entry cannot be repeated.
     """
     _put(content["files"], folder)
@@ -368,7 +368,7 @@ def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple
     for name, content in further:
         for part in ("scenario", "scored"):
             if content[part] != first[part]:
-                raise ConfigError(f"{name}: must have the same {part} as {first_name} to be in one table")
+                raise ConfigError(f"{name}: {part}: must be the same as in {first_name} to be in one table")
     indices = tuple(first["scored"]["indices"])
     rows = [
         (name, Score(**{key: row[key] for key in (*KEYS, *VALUES)}, what=""))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Independent jobs in parallel: on this machine with loky (joblib), or on several with dask.distributed.
+"""Independent jobs in parallel: on this machine with loky (joblib), or on several machines with dask.distributed.
 
-Results do not depend on machine or order. Other processes receive the components that the running program has
+Results depend on neither machine nor order. Other processes receive the components that the running program has
 added. dask reassigns the jobs of a dead worker. A job that has killed several workers is lost.
 """
 
@@ -59,7 +59,7 @@ Progress = Callable[[Sequence[float]], None]
 Report = Callable[[float, float], None]
 """Function that receives completed and total work."""
 Shown = Callable[[str], AbstractContextManager[Report]]
-"""Function that returns, for a named task, a context manager with its Report."""
+"""Function of a task's name that returns a context manager, which yields the Report of the task."""
 Say = Callable[[Iterable[str]], None]
 Job = tuple[int, tuple[object, ...]]
 """Number of a job, and the arguments of its function."""
@@ -83,8 +83,8 @@ def summed(report: Report) -> Progress:
 class Where:
     """Selects where jobs run: on a dask cluster, or in processes on this machine.
 
-    ``scheduler`` is the address of the cluster (``tcp://host:8786``). If empty, the jobs run in ``processes`` on
-    this machine (1: in the current process).
+    ``scheduler`` is the address of the cluster (``tcp://host:8786``). If it is empty, the jobs run in
+    ``processes`` processes on this machine (1: in the current process).
     """
 
     processes: int = 1
@@ -116,7 +116,7 @@ def processors() -> int:
 
 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
-    """Return the expected computing time of ``samples`` samples, s, or None if short or unknown.
+    """Return the expected computing time of ``samples`` samples, s, or None if it is short or unknown.
 
     External components are not started.
     """
@@ -328,7 +328,7 @@ def _on_cluster(
 
         def submit(job: Job) -> Future[Any]:
             future: Future[Any] = Future()
-            # not pure: dask does not reuse results of an earlier study
+            # pure=False: dask must not reuse results of an earlier study
             remote = client.submit(_work_there, work, __version__, job[1], pure=False)
             # the executor of dask leaves a future pending if its result cannot be read
             remote.add_done_callback(future.set_result)
@@ -373,7 +373,7 @@ def _client(scheduler: str) -> Iterator[distributed.Client]:
     try:
         from distributed import Client
     except ImportError:
-        raise ConfigError("scheduler: needs dask.distributed (pip install distributed)") from None
+        raise ConfigError("scheduler: requires dask.distributed (pip install distributed)") from None
     try:
         client = Client(scheduler, timeout=PATIENCE_S, set_as_default=False)
     except (OSError, ValueError) as error:

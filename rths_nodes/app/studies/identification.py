@@ -3,7 +3,7 @@
 
 The other axes are at rest (Phillips & Spencer 2012, section 3.1). For ``identified_inverse`` the noise is
 periodic, and the fit ends just above the frequencies of the structure's motion, because higher frequencies would
-degrade it.
+degrade the fit.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def histories(
 def finished(test: Scenario, name: str, record: Path | None, progress: Shown, smaller: str) -> Run:
     """Run ``test``, shown as ``name``, and return its histories.
 
-    Raises Stopped if the test does not finish. After a trip, the message advises ``smaller``.
+    Raises Stopped if the test does not finish. After a trip, the message recommends ``smaller``.
     """
     with progress(name) as report:
         result = hosts.run(test, record=record, progress=report)
@@ -123,8 +123,8 @@ def fit(
     """Fit the loading system of ``scenario`` to one experiment per axis. Return the fit and the model.
 
     ``band`` and ``resolution`` (None: default) of the responses are in Hz. ``orders`` are the orders of the
-    inverse (None: chosen automatically). ``how`` is the source of the delay; None is the declared delay unless the
-    responses contradict it. ``source`` describes the experiments. Raises ConfigError if no model fits.
+    inverse (None: chosen automatically). ``how`` is the source of the delay; by default, the declared delay unless
+    the responses contradict it. ``source`` describes the experiments. Raises ConfigError if no model fits.
     """
     shortest = min(len(command) for command, _ in experiments) * scenario.dt
     finest = max(FINEST, LINES / shortest) if resolution is None else resolution
@@ -192,7 +192,7 @@ def description(noise: Noise) -> str:
 def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
     """Return periodic noise with the ``wanted`` parameters.
 
-    The duration includes a time to fade out. The default amplitude follows from the expected motion of the test.
+    The duration includes the fade-out. The default amplitude is derived from the expected motion of the test.
     Raises ConfigError if a parameter is invalid.
     """
     duration = wanted.get("duration", PERIODS * PERIOD)

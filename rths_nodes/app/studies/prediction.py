@@ -32,9 +32,9 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.recording.run import Run, measurement_of
 
 DISCREPANCY = {"error_norm_percent": 1.0, "max_error_percent": 2.0}
-"""Difference of each index (%) up to which the repetition of a recording counts as equal to it."""
+"""Largest difference of each index (%) at which the repetition of a recording counts as equal."""
 AGREEING = 0.3
-"""Fraction of the larger value up to which larger differences are accepted."""
+"""Largest accepted difference relative to the larger of both values, if this exceeds ``DISCREPANCY``."""
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
 """Rows of a prediction. ``MEASURED``: the recording. ``AGAIN``: its repetition on the identified rig. ``CHANGED``:
@@ -43,7 +43,7 @@ IDENTIFIED = ("actuator", "specimen")
 
 
 def reproduced(run: Run) -> tuple[int, int | None, float]:
-    """Compare the Commands of ``run`` with Commands that are recomputed from its Measurements.
+    """Compare the recorded Commands of ``run`` with the Commands recomputed from its Measurements.
 
     Return the number of compared Commands, the number of the first Command that differs in any bit (None if all
     are equal), and the largest difference (m).
@@ -98,7 +98,7 @@ class Prediction:
     """Result of a prediction.
 
     ``runs`` and ``outcomes`` (outcome and reason) are keyed by row. ``indices`` of the measured displacement are
-    nested by row, axis and name. ``models`` has the identified model of each axis.
+    nested by row, axis and name. The identified ``models`` are keyed by axis.
     """
 
     models: Mapping[str, AxisModel]

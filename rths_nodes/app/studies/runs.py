@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many runs in parallel, for the commands compare, study, tune and scoreboard.
+"""Parallel runs for the commands compare, study, tune and scoreboard.
 
 Each variant is an embedded run, with indices of the true displacement.
 """
@@ -48,9 +48,9 @@ FAILED = "failed"
 class Findings:
     """Results of one run.
 
-    ``axes`` has indices of the true displacement by axis. ``parameters`` has the range of each quantity of the
-    compensator by axis. ``response`` has errors (%) by degree of freedom, relative to the response of the whole
-    structure.
+    ``axes``: indices of the true displacement, by axis. ``parameters``: range of each quantity of the compensator,
+    by quantity and axis. ``response``: errors (%) relative to the response of the whole structure, by degree of
+    freedom.
     """
 
     outcome: str
@@ -63,14 +63,14 @@ class Findings:
     run: Run | None = None
     samples: int = 0
     published: dict[str, float] = field(default_factory=dict)
-    """Indices in the scenario's set. Names with ``_true`` refer to the true displacement, other names to the
+    """Indices of the scenario's index set. Names with ``_true`` refer to the true displacement, other names to the
     measured displacement."""
     measured: dict[str, dict[str, float]] = field(default_factory=dict)
     """Indices as in ``axes``, but of the measured displacement. Empty if the true displacement is unknown."""
 
     @property
     def values(self) -> dict[str, float]:
-        """Indices in the units of their names. The value is for the worst axis if a name contains no axis."""
+        """Indices by name, each in its own unit. A name without an axis has the value of the worst axis."""
         indices, metrics = AXIS_INDICES.items(), self.metrics
         values = {name: factor * _worst(self.axes, key) for name, (key, factor) in indices}
         for axis, row in self.axes.items():
@@ -103,7 +103,7 @@ def known_indices(assembly: Assembly) -> list[str]:
 
 
 def of_set(scenario: Scenario) -> tuple[str, ...]:
-    """Return the indices in the scenario's set, in the order of the benchmark's code. Empty without a set."""
+    """Return the scenario's index set, in the order of the benchmark's code; empty without a set."""
     orders = ORDERS.get(scenario.indices, {})
     return next(iter(orders.values()), ())
 
@@ -113,7 +113,7 @@ def shown_indices(scenario: Scenario) -> tuple[str, ...]:
 
 
 def ranking_index(scenario: Scenario) -> str:
-    """Return the default ranking index: tracking error of the true displacement, which has no sensor noise."""
+    """Return the default ranking index: the tracking error of the true displacement, without sensor noise."""
     tracking = "tracking_rms_percent"
     return tracking + TRUE if tracking in of_set(scenario) else "J2"
 
@@ -206,7 +206,7 @@ def all_of(
     *,
     progress: Progress | None,
 ) -> Iterator[tuple[int, Findings]]:
-    """Run each scenario in ``chosen``. Yield number and Findings of each completed run; raise its errors."""
+    """Run each scenario in ``chosen``. Yield number and Findings of each run on completion, or raise its error."""
     travels = where.scheduler or where.processes > 1
     preferred = where.engine_of(chosen[0], sum(scenario.samples for scenario in chosen)) if chosen else AUTO
     inputs = (to_json(scenario.data()) if travels else scenario for scenario in chosen)

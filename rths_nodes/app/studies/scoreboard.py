@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from rths_nodes.analysis.figures.drawing import Drawing
 
 SLOW = 5.0
-"""Upper frequency of slow motions, Hz, whose delay is the initial delay of compensators."""
+"""Upper frequency of slow motions, Hz. Their delay is the initial delay of the compensators."""
 MODELS = {"model", "inverse", "known"}
 """Compensator parameters that describe the rig. A compensator with such parameters needs at least one of them."""
 RESOLUTION = identification.LINES / identification.PERIOD
@@ -189,7 +189,7 @@ def _settings(scenario: Scenario, identified: Identified, settings: Data) -> dic
     merged = current | taken | dict(settings)
     if MODELS & parameters.keys() and not any(merged.get(key) is not None for key in MODELS):
         reason = "; ".join(note for note in identified.notes if note.startswith("no "))
-        raise ConfigError(f"needs a model, but the identification does not provide any ({reason})")
+        raise ConfigError(f"requires a model, but the identification provides none ({reason})")
     if missing := needed - merged.keys():
         raise ConfigError(
             f"must have settings for {', '.join(sorted(missing))}, because the identification provides no values"
@@ -282,7 +282,7 @@ def blocks(scenario: Scenario) -> dict[str, Data]:
 
 
 def in_block(scenario: Scenario, law: Candidate, block: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings of ``law`` in a block, as changes to the scenario. The lead is equal in all blocks."""
+    """Return the settings of ``law`` in a block, as scenario changes. The total lead is equal in all blocks."""
     settings = dict(law.settings)
     built = replace(scenario, [(["compensator"], settings)]).compensator
     if "lead" in declared(type(built)) and block:
@@ -372,8 +372,8 @@ class Score:
 
     ``median``, ``high`` and ``worst`` are magnitudes of each index. HIGH % of the runs do not exceed ``high``.
     ``failures`` is the number of unfinished runs. ``what`` is the reason why runs failed or why the compensator
-    took no part. ``place`` is the rank, empty without runs. The rank contains ``=`` if the seeds do not separate
-    neighbouring ranks.
+    took no part. ``place`` is the rank, empty without runs. A rank with ``=`` is shared, because the noise seeds
+    do not separate the compensators.
     """
 
     law: str
@@ -403,8 +403,8 @@ class Score:
 class Scoreboard:
     """Scoreboard with its runs and published values, the identification of the rig, and settings by law.
 
-    ``which`` is the set that numbers the indices. ``axes`` are the tracking index, which determines the rank, and
-    the response index.
+    ``which`` is the index set that numbers the indices. ``axes`` are the tracking index, which determines the
+    rank, and the response index.
     """
 
     table: Study

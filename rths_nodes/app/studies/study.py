@@ -71,7 +71,7 @@ class StudyFile:
     plants: int = integer("number of plants drawn for each combination of the factors", "", 0, at_least=0)
     nominal: bool = flag("true: run the scenario's own plant in addition to the drawn plants", False)
     seed: int = integer("seed of the drawn plants", "", 1, at_least=0)
-    indices: tuple[str, ...] = texts("shown indices, named as in rths compare")
+    indices: tuple[str, ...] = texts("indices in the tables, named as in rths compare")
 
     def validate(self, path: str) -> None:
         if not self.name.isprintable() or os.sep in self.name or self.name[:1] in ("", "."):
@@ -181,7 +181,7 @@ class Design:
             except ConfigError as error:
                 reason = "; ".join(error.problems)
         session = registry.session_of(part for _, part in walk(scenario)) if registry.added() else ""
-        response = "with response " if needs_response(self.indices) else ""  # others do not compute it
+        response = "with response " if needs_response(self.indices) else ""  # else not computed
         parts = f"{__version__} {session}{response}{contents}{resolved or name}"
         key = hashlib.sha256(parts.encode()).hexdigest()[:20]
         labels = {factor: level.label for factor, level in levels.items()}
@@ -403,9 +403,9 @@ _BEGIN, _SUM = b'{"key":"', b',"crc32":"'
 class Journal:
     """Stores the result of each finished run, by key, as a line of a file in ``folder``.
 
-    Only one process may write. The next start drops an incomplete last line. Lines end with a checksum (CRC-32),
-    which lines of earlier versions may lack. Raises ConfigError if a line is damaged or another process
-    writes.
+    Only one process may write. An incomplete last line is dropped when the file is opened. Lines end with a
+    checksum (CRC-32), which lines of earlier versions may lack. Raises ConfigError if a line is damaged or another
+    process writes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -472,7 +472,7 @@ CSV, PARQUET, PAGE = "table.csv", "table.parquet", "study.html"
 
 
 def undone(design: Design, journal: Journal) -> list[Row]:
-    """Return the remaining runs. Kinds of runs alternate, so that completed runs are representative."""
+    """Return the remaining runs. Kinds of runs alternate, so that the completed runs are representative."""
     rows: dict[str, Row] = {}
     for row in design.rows:
         if row.scenario and row.key not in journal.results:
@@ -581,7 +581,7 @@ def data_frame(columns: Mapping[str, object]) -> pandas.DataFrame:
     try:
         import pandas
     except ImportError:
-        raise ConfigError("to_dataframe: needs pandas (pip install pandas)") from None
+        raise ConfigError("to_dataframe: requires pandas (pip install pandas)") from None
     return pandas.DataFrame(columns)
 
 
@@ -646,7 +646,7 @@ def complete(design: Design, folder: Path, where: engine.Where, hooks: Hooks) ->
                 lost = run(design, journal, where, summed(progress))
         except BaseException as error:
             done = sum(row.key in journal.results for row in rows)
-            error.add_note(f"number of further runs with results in {folder}: {done}")
+            error.add_note(f"results of {done} further runs are stored in {folder}")
             raise
         return table(design, journal.results | lost)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuning: parameters of a scenario that optimise the worst case of an ensemble (``doc/studies.md``).
+"""Tuning of a scenario's parameters for the worst case of an ensemble (``doc/studies.md``).
 
 The search uses differential evolution (R. Storn, K. Price, Journal of Global Optimization 11, 1997), then a local
-method (J. Nelder, R. Mead, The Computer Journal 7, 1965). A single parameter is searched by Brent's method.
+method (J. Nelder, R. Mead, The Computer Journal 7, 1965). A single parameter is optimised by Brent's method.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AROUND = 3.0
 BY_ITSELF = ("lead",)
 """Parameters of a compensator that describe the rig and are not tuned by default."""
 UNSTABLE, BROKEN = 1e9, 1e6
-"""Objectives; ``UNSTABLE``: judged unstable. ``BROKEN``: run without the index; an aborted run has more."""
+"""Objectives. ``UNSTABLE``: judged unstable. ``BROKEN``: index undefined; an aborted run has a larger one."""
 LEAST, EACH = 8, 5
 """Candidates per generation. ``LEAST``: minimum number. ``EACH``: number per parameter."""
 SETTLED = 1e-3
@@ -38,7 +38,7 @@ SETTLED = 1e-3
 NEAR = 0.1
 """Initial step of the local search, relative to a parameter's range."""
 ROUNDED = 1e-4
-"""Largest rounding of a value, relative to its range and, on a logarithmic scale, also to the value."""
+"""Largest rounding error of a value, relative to its range and, on a logarithmic scale, also to the value."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class Search:
         self._told: Callable[[float], None] = lambda done: None
 
     def tune(self, budget: int, seed: int, progress: Callable[[float, float], None] | None = None) -> Tuned:
-        """Return the best of at most ``budget`` (>= LEAST) candidates, if possible with the present settings."""
+        """Return the best of at most ``budget`` (>= LEAST) candidates, starting near the present settings."""
         from scipy.stats import qmc
 
         samples = sum(scenario.samples for scenario in self._scenarios)
@@ -336,7 +336,7 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
 
 
 def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
-    """Return the number of the first unstable scenario (or None), and the first reason why one is not judged."""
+    """Return the number of the first unstable scenario (or None), and the first reason why one was not judged."""
     from rths_nodes.analysis.stability.judgement import is_stable
     from rths_nodes.analysis.stability.loops import Impulses
 

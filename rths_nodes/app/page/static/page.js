@@ -2,9 +2,9 @@
 "use strict";
 // The page of a test: draws what the server sends over a WebSocket. It contains no decisions of its own.
 
-const OLD_S = 0.5;             // age from which the situation is grey
+const OLD_S = 0.5;             // age from which the situation is shown in grey
 const STALE_MS = 2000;         // silence of the server or of the stopping process after which the stop counts as not available
-const BEAT_MS = 500;           // interval of requests whether a stop reaches the rig
+const BEAT_MS = 500;           // interval at which the page asks whether a stop reaches the rig
 const UNCONFIRMED_MS = 300;    // time after which a stop counts as not confirmed
 const ALIVE_MS = 500;          // interval of the leading page's messages; after 3 s without a message the rig is disarmed
 const WARN = 0.8;              // share of a limit from which its bar warns
@@ -19,7 +19,7 @@ const INNER = "compensator.", LEARNT = "updating.";
 const $ = (name) => document.getElementById(name);
 const text = (name, words) => { if ($(name).textContent !== words) $(name).textContent = words; };
 
-let head = 0, playing = false, whole = true;   // for a recording: number of columns shown, whether it grows, whether all received columns are shown
+let head = 0, playing = false, whole = true;   // for a recording: number of shown columns, whether it is playing, whether all received columns are shown
 let told = {}, curves = null, run = "", paused = false, seconds = 60, axis = "";
 let starts = [], per = 1, columns = [];   // first sample of each column, and its values, four per curve
 
@@ -81,7 +81,7 @@ function clock(s) {
 
 const underWay = () => told.procedure && !told.procedure.over ? told.procedure : null;
 
-// an ended procedure leads until another run begins, because its last run may have been a rehearsal
+// an ended procedure is shown until another run begins, because its last run may have been a rehearsal
 function ended() {
   const last = (told.events || []).filter((each) => each.what === "run" || each.what === "procedure").pop();
   return told.run && !told.run.over || !last || last.what === "run" ? null : told.procedure;
@@ -145,7 +145,7 @@ function available(lost, moves) {
   const gone = lost || silent || (moves && !reaches);
   $("unavailable").hidden = !gone || !here;
   for (const button of [$("stop"), $("trip")]) button.hidden = gone && here;
-  text("because", lost ? "this page is not up to date" : silent ? "the process that stops does not answer" : "a stop does not reach the rig from here");
+  text("because", lost ? "this page is not up to date" : silent ? "the process that stops the rig does not respond" : "a stop does not reach the rig from here");
 }
 
 function age() {
@@ -330,7 +330,7 @@ function events() {
   }));
 }
 
-// recordings of the folder, with their reports
+// recordings in the folder, with links to their reports
 let looked = "";
 
 async function recordings() {
@@ -408,7 +408,7 @@ function button(words, press) {
   return made;
 }
 
-// input that an act needs; other acts are done at once
+// inputs of acts that require them; other acts are performed at once
 const NEEDS = {
   take_offsets: (row) => {
     const [label, seconds] = field("duration, s", { type: "number", value: 2, min: 0.1, max: 600, step: 0.1 });
@@ -450,7 +450,7 @@ for (const name of MOTIONS) {
   };
 }
 
-// an act without a motion, such as run of a rung that does not move the rig, needs no CLEAR
+// an act without a motion, such as running a rung that does not move the rig, requires no CLEAR
 const asks = (name) => name in NEEDS && (!MOTIONS.includes(name) || Boolean(told.acts.motions[name]));
 
 const OF_RUNG = ["rehearse", "position", "arm", "run"];
@@ -475,7 +475,7 @@ function procedure() {
   $("procedure").hidden = !acts;
   if (!acts) return;
   const mine = acts.leader === token.slice(0, SHOWN);
-  led = Boolean(token) && (led || mine);   // a situation from before this page led has another leader
+  led = Boolean(token) && (led || mine);   // a situation sent before this page led names another leader
   if (led && !mine) {
     token = "";
     result(acts.operator ? `${acts.operator} leads this test now` : "no page leads this test now", false);
@@ -523,7 +523,7 @@ function needs(name) {
 $("code").addEventListener("click", async () => {
   try {
     await post("/code", {});
-    result("type the code that the terminal shows within 60 s", true);
+    result("within 60 s, type the code that the terminal shows", true);
     $("typed").focus();
   } catch (error) {
     result(error.message, false);
