@@ -352,9 +352,7 @@ def _checked(name: str) -> str:
     name = name.removeprefix("./")
     parts = name.rstrip("/").split("/")
     if "\\" in name or ":" in name or "\0" in name or not all(part not in ("", ".", "..") for part in parts):
-        raise ConfigError(
-            f"the archive has a member {name!r}: a path must not lead out of the archive's folder"
-        )
+        raise ConfigError(f"the archive has a member {name!r}: a path must not lead out of the archive's folder")
     return name
 
 

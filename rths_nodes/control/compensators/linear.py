@@ -103,9 +103,7 @@ class Law:
                 f"{prefix}the law must have one form: either matrices (A, B, C, D), or numerator and denominator"
             )
         if self.denominator is None and (not complete or (self.A is None and self.D is None)):
-            raise ConfigError(
-                f"{prefix}A, B and C must be set together; D alone defines a law without states"
-            )
+            raise ConfigError(f"{prefix}A, B and C must be set together; D alone defines a law without states")
         above, below = self.numerator or (), self.denominator or (1.0,)
         if len(above) > len(below) or not below[0]:
             raise ConfigError(
@@ -272,8 +270,7 @@ class Linear(PerAxis):
             INPUTS,
         )
         target_of: str = text(
-            "sample whose target the law uses: sample of the command, or of the measurement (one sample "
-            "earlier)",
+            "sample whose target the law uses: sample of the command, or of the measurement (one sample earlier)",
             "command",
             ("command", "measurement"),
         )
