@@ -53,14 +53,12 @@ class Characterised:
     """Results of cyclic tests on the specimen and the actuator of an axis, in axis coordinates.
 
     Delays include the transport delay. The stiffness cannot verify the scales of the sensors, because the small
-    move uses the same sensors. If the small move gives another stiffness, a scale or the specimen has changed.
+    move uses the same sensors. If the small move gives a different stiffness, a scale or the specimen has changed.
     """
 
     scenario: str = text("name of the scenario of the tests")
     date: str = text("date of the tests")
-    simulated: bool = flag(
-        "the results are from a simulator, and are refused in the small move on a real rig", False
-    )
+    simulated: bool = flag("the results are from a simulator; the small move on a real rig refuses them", False)
     stiffness: float = number(
         "storage stiffness in the slowest test with the smallest amplitude", "N/m", more_than=0.0
     )
@@ -191,7 +189,7 @@ class Similitude:
 class SmallMove:
     """Bounds of the small move that checks the signs and scales of an axis."""
 
-    displacement: float = number("largest displacement to one side", "m", more_than=0.0)
+    displacement: float = number("largest displacement from the start, to one side", "m", more_than=0.0)
     velocity: float = number("largest velocity", "m/s", more_than=0.0)
     force: float = number("largest change of a force; a larger change aborts the move", "N", more_than=0.0)
     press: float | None = number(
@@ -206,7 +204,7 @@ class SmallMove:
 class Unloading:
     """Bounds of the motion with which the operator unloads the specimen."""
 
-    travel: float = number("largest distance from the start", "m", more_than=0.0)
+    travel: float = number("largest distance from the position at the start of unloading", "m", more_than=0.0)
     velocity: float = number("largest velocity", "m/s", more_than=0.0)
     tolerance: float = number(
         "fraction of the load cell's range that counts as zero force", "1", 0.01, at_least=1e-4, at_most=0.1
@@ -227,7 +225,7 @@ class OnRig:
     valve: str = text("maker, type and serial number of the servovalve", "")
     similitude: Similitude = section(Similitude, "ratios of the structure to a scaled specimen")
     elastic_limit: float | None = number(
-        "largest displacement from the zero of the test that does not damage the specimen in a rehearsal",
+        "largest displacement from the zero of the test that leaves the specimen undamaged",
         "m",
         None,
         more_than=0.0,
@@ -255,8 +253,8 @@ class OnRig:
     )
     slow_error: float | None = number(
         "largest magnitude of measured minus commanded displacement in slow motions (small move, motion to the "
-        "start, resume, unloading); default: the larger of 1 mm and three times the static error in the small "
-        "move, scaled with the force",
+        "start, resume, unloading); default: the larger of 1 mm and three times the error that the small "
+        "move predicts",
         "m",
         None,
         more_than=0.0,
@@ -298,7 +296,7 @@ class RigAxis(OnRig):
     def check_limits(self, limits: Limits, path: str, where: str = "") -> None:
         """Raise ConfigError if ``limits`` exceed a channel's range, or a bound of the rig file exceeds ``limits``.
 
-        Inconsistent stiffnesses also raise ConfigError. Messages locate bounds at ``where``, relative to ``path``.
+        Inconsistent stiffnesses also raise ConfigError. ``where`` locates the bounds below ``path``.
         """
         here, axis = join(path, where) if where else path, f"on axis {self.name} of the rig"
         self._check_stiffness(here)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specimen force, computed from the load-cell force by subtracting fixture inertia and friction and filtering.
+"""Specimen force: the load-cell force less fixture inertia and friction, then low-pass filtered.
 
 The force is positive if it opposes a positive displacement. The load cell measures
 
@@ -118,7 +118,7 @@ def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
             else []
         )
         friction = [f"{corrections.friction:g} N of friction"] if corrections.friction else []
-        unless = " (not on a simulator, because its force is the force of the specimen)" if simulated else ""
+        unless = " (not on a simulator, which reports the force of the specimen)" if simulated else ""
         lines.append(f"subtracted from the force: {' and '.join(mass + friction)}{unless}")
     if (low := axis.feedback_filter) is not None:
         description = f"{low.cutoff:g} Hz, order {low.order}, delay {1e3 * low.delay:g} ms"

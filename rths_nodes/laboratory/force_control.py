@@ -113,7 +113,7 @@ class ForceAxis:
 
 
 class ForceLoops:
-    """Force loops of a rig that ``closed_by`` closes. ``modes`` holds the control modes, one byte per axis."""
+    """Force loops closed by the component ``closed_by``. ``modes`` holds the control modes, one byte per axis."""
 
     def __init__(self, axes: Mapping[str, Any], closed_by: str, dt: float) -> None:
         self._axes = [
@@ -141,7 +141,7 @@ class ForceLoops:
         return next((axis.breach for _, axis in self._axes if axis.breach), "")
 
     def led(self, command: Command, force: Sequence[float]) -> Array:
-        """Return the positions ``(n_axes,)`` m to command, for a Command and the last measured ``force`` (N)."""
+        """Convert a Command to positions ``(n_axes,)`` m, given the last measured ``force`` (N)."""
         asked, modes, targets = command.command.copy(), command.control_mode, command.target.tolist()
         led_modes = bytearray(self.modes)
         for index, axis in self._axes:

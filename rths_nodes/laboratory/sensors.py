@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulated sensors and command path of one axis, with their errors, kernels and noise.
 
-Errors last for the whole run. Events during a run are faults (``loop/faults``). The kernel of the sensors of one
-axis is
+These errors persist for the whole run. Events during a run are faults (``loop/faults``). The kernel of the sensors
+of one axis is
 
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
@@ -303,7 +303,7 @@ class Noise:
         return self._left.pop()
 
     def numbers(self) -> list[list[float]]:
-        """Return the rows of the next ``BLOCK`` samples, the last sample first."""
+        """Return the rows of the next ``BLOCK`` samples in reverse order."""
         rows: list[list[float]] = self.ahead(BLOCK)[::-1].tolist()
         return rows
 

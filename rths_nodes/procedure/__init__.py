@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Procedure of a test, from the idle rig to its end: states, operator acts, motions, and checks of the rig."""
+"""Procedure of a test, from the idle rig to the end of the test: states, acts, motions and checks of the rig."""

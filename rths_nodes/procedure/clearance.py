@@ -34,7 +34,7 @@ AT_REST = 0.005
 
 @dataclass(frozen=True)
 class Offsets:
-    """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds``.
+    """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds`` s.
 
     ``active`` is the active command of the controller, or NaN if it cannot be read. ``held`` is the command sent.
     ``unloaded`` is true if the operator has declared the specimen unloaded.

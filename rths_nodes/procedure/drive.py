@@ -5,7 +5,7 @@ Values are untared, in axis coordinates. The first command is the active command
 position if that command cannot be read. The command changes only in a motion (``motions.py``), in the safe stop of
 a motion, or if the rig does not follow (``following.py``).
 
-A digital output of the rig (horn or lamp) can give a warning of some seconds before each motion.
+A digital output of the rig (horn or lamp) can warn for a few seconds before each motion.
 """
 
 from __future__ import annotations
@@ -434,7 +434,7 @@ class RigDrive:
             self._outcome = outcome
 
     def judgement(self, command: Array) -> tuple[str, str, str]:
-        """Return the reason to stop the rig, and the reason and action of an exceeded level. Each may be empty.
+        """Return the reason to stop the rig, and the reason and action of an exceeded level. Each can be empty.
 
         An exceeded limit or level sets ``alarm`` until the next Measurement.
         """
@@ -449,7 +449,7 @@ class RigDrive:
         return failed or beyond, level, action
 
     def take_back(self, before: Array, last: Array) -> None:
-        """Take the port back from a run whose last two commands are ``before`` and ``last``; brake and hold."""
+        """Take the port back from a run that ended with commands ``before`` and ``last``; then brake and hold."""
         self._before, self.command = before, last
         self._over.clear()
         self._motion = None
@@ -544,7 +544,7 @@ class MotionWarning:
             self._drive.port.warn(False)
 
     def look(self) -> None:
-        """Switch the output off once the command has changed. Must be called with each Measurement."""
+        """Switch the output off once the command has changed. Must be called for each Measurement."""
         if self._start is not None and not np.array_equal(self._drive.command, self._start):
             self.off()
 

@@ -284,8 +284,8 @@ class _Axis:
     def mute(self, displacements: Sequence[float], force: float) -> str:
         """Return a warning if the load cell seems dead, otherwise an empty string.
 
-        A dead load cell responds in neither direction of motion; on a plateau, a force responds in one direction.
-        The small moves and the ``displacements`` (m) of all axes give the expected force.
+        A dead load cell does not respond in either direction of motion; a force on a plateau responds in one. The
+        expected force is computed from the small moves and the ``displacements`` (m) of all axes.
         """
         if self._pushed is None:
             return ""

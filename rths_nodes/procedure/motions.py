@@ -62,10 +62,10 @@ class DriveOutcome:
 
 @dataclass
 class GuidedMotion:
-    """Motion along the generator that ``steps`` returns, with its ``result``. ``watch`` may stop the motion.
+    """Motion whose commands ``steps`` generates, and the generator's ``result``. ``watch`` may stop the motion.
 
     ``steps`` receives the last command before the motion, which may have changed since the request if the rig was
-    lost. ``modes`` returns the control modes of the last command, one byte per axis; empty means displacement.
+    lost. ``modes`` returns one control mode (a byte) per axis for the last command, or nothing for displacement.
     """
 
     steps: Callable[[Array], Steps[object]]
@@ -152,8 +152,8 @@ def averages(rows: Sequence[Measurement], *quantities: str) -> dict[str, Array]:
 class QuasiStatic:
     """Generates ramps and rests for the rig of ``scenario``, which is at ``command`` ``(n_axes,)`` m.
 
-    ``fine`` holds smallest steps (m) and force ranges (N). They allow a closer check of rest than the limits.
-    ``modes`` are the control modes of the last command, one byte per axis; empty means displacement.
+    ``fine`` holds smallest steps (m) and force ranges (N). They allow a stricter check of rest than the limits do.
+    ``modes`` holds one control mode (a byte) per axis for the last command, or nothing for displacement control.
     """
 
     def __init__(self, scenario: Scenario, command: Array, fine: tuple[Array, Array] | None = None) -> None:
@@ -170,7 +170,7 @@ class QuasiStatic:
         """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s (N and N/s in force control).
 
         Return the reason if ``guard`` ended the ramp early, or an empty string. After an early end, all axes brake
-        for the same time, on the line of the ramp. Commands in N have no limit of acceleration.
+        for the same time, on the line of the ramp. Commands in N have no acceleration limit.
         """
         most = np.where(by_force(self.modes), np.inf, self._acceleration) if self.modes else self._acceleration
         before, self.trace = self.command, []

@@ -132,7 +132,7 @@ class RungRig(SessionMachine):
 class ArmedRung:
     """Rung ``name`` of ``scenario``, armed by ``persons`` on the rig of ``session``. Its port is lent to one run.
 
-    Raises ConfigError, with a list of all changes, if scenario, offsets, rig or code have changed, and if a model
+    Raises ConfigError, with a list of all changes, if scenario, offsets, rig or code have changed, or if a model
     of the specimen is missing.
     """
 
@@ -203,7 +203,7 @@ class ArmedRung:
         """Complete the record ``written``, and enter the state that follows the run."""
         session, written, holds, broken = self._session, self.written, self._holds(), self._session.drive.broken
         written.outcome, written.reason = outcome.outcome, outcome.reason
-        written.samples = outcome.samples or written.samples  # a runner that raised has set the number itself
+        written.samples = outcome.samples or written.samples  # after an error, the runner has set this number
         written.remarks += holds + self._following.warnings
         session.record.deviations += [f"rung {self.name}: {hold}" for hold in holds]
         with session.lock:
@@ -246,7 +246,7 @@ Forces = Callable[[list[float]], list[float]]
 
 
 def _forces_of(scenario: Scenario) -> Forces:
-    """Return a function from the displacements (m) to the forces (N) of all axes, for successive samples."""
+    """Return a function that maps the displacements (m) of successive samples to the forces (N) of all axes."""
     dt, before = scenario.dt, list[float]()
     if scenario.rig is None:
         models = [registry.build("specimen", scenario.model_of(name, "specimen")) for name in scenario.axes]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Session of a rig, which opens the port once, and the acts (``ACTS``) of a procedure.
+"""Session of a rig, and the acts (``ACTS``) of a procedure. A session opens the port once.
 
 Values are untared, in axis coordinates, in m and N.
 """
@@ -50,7 +50,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class Test:
-    """Test that a session belongs to. This default has no ``acts`` of its own, and writes no record."""
+    """Test that a session belongs to. This default class has no ``acts`` of its own, and writes no record."""
 
     acts: Mapping[str, Callable[..., str]] = {}
 
@@ -77,8 +77,8 @@ class Act:
     """Act of a procedure: its description ``words``, the ``states`` in which it is possible, its function ``do``.
 
     Each of the ``guards`` returns a reason to refuse the act, or an empty string. ``needed`` and ``optional`` are
-    names of arguments. ``motion`` holds the states during and after a guided motion. The operator can
-    intervene in a ``lasting`` act. An ``at_once`` act is also possible during another act and in a held rung.
+    names of arguments. ``motion`` holds the states during and after a guided motion. The operator can intervene
+    in a ``lasting`` act. An ``at_once`` act is also possible during another act and while a rung is held.
     Other nodes may request an ``anybody`` act. If an act ``commits``, one lock covers its guards and its effect.
     """
 
@@ -302,7 +302,7 @@ class GuardedRig(rungs.RungRig):
 
     @contextmanager
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Context manager of the motions of ``act``, in the state ``motion[0]``. The final state is ``motion[1]``.
+        """Context manager of the motions of ``act``. ``ACTS[act].motion`` holds the states during and after them.
 
         After a stop or an error, the final state is HELD or TRIPPED instead. ``begins`` is called when the first
         motion begins. A refusal before the first motion changes nothing.
@@ -399,7 +399,7 @@ class RigSession(GuardedRig):
 
     @Act(_ALL, (allowed,), optional=("rung",), lasting=True)
     def rehearse(self) -> None:
-        """Run a rung on the simulator."""  # the test performs this act
+        """Run a rung on the simulator."""  # implemented in ``Test.acts``
 
     @Act((State.IDLE,), lasting=True)
     def connect(self) -> str:
@@ -409,7 +409,7 @@ class RigSession(GuardedRig):
         """
         self.drive.connect()
         try:
-            warning_of(self.scenario, self.drive.port)  # the far end of the open port may have no output
+            warning_of(self.scenario, self.drive.port)  # the far end may have no warning output
             self.begin("connect")
             self.record.controller = told_of(self.drive)
         except (ConfigError, PortError):

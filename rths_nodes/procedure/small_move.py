@@ -134,7 +134,7 @@ class AxisMove:
     out: list[Array] = field(default_factory=list)
     back: list[Array] = field(default_factory=list)
     last: Measurement | None = None
-    """Last Measurement of the outward motion; there the move ended if it ended early."""
+    """Last Measurement of the outward motion, or the Measurement at which this motion ended early."""
     returning: list[tuple[Array, Measurement]] = field(default_factory=list)
     """Command ``(n_axes,)`` m and Measurement in each sample of the return motion and of the rest after it."""
 
@@ -367,7 +367,7 @@ def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
         if change == 0.0:
             return math.inf
         error = CERTAINTY * math.sqrt(2.0 / end.samples) * scatter
-        if error == 0.0 or scatter < step / 3.0:  # with more scatter, the mean resolves less than a step
+        if error == 0.0 or scatter < step / 3.0:  # with more scatter, the mean resolves fractions of a step
             error += 0.5 * step
         square += (error / change) ** 2
     return math.sqrt(square)
@@ -679,7 +679,7 @@ def compare(
         if not values and unverified:
             axis.remarks.append(
                 f"axes.{name}: neither the scenario nor the rig file describes the specimen, so the measured "
-                "stiffness is not compared"
+                "stiffness cannot be compared with an expected stiffness"
             )
         if values and uncertainty(rig, move) > SURE:
             axis.remarks.append(f"axes.{name}: the measured stiffness is too uncertain to be compared")

@@ -36,10 +36,10 @@ from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.motions import Guard, GuidedMotion, QuasiStatic, Stand, Steps
 from rths_nodes.procedure.small_move import LEAST_FORCE, LOUDEST, SEEN, section_of
 
-Indices = NDArray[np.intp]  # indices of axes
+Indices = NDArray[np.intp]
 
 FIRST_STEP = 0.02
-"""First step of an axis, as a fraction of the travel."""
+"""First step of an axis, as a fraction of the permitted travel."""
 BLIND = 0.25
 """Travel within which the force must respond if there is no small move, as a fraction of the permitted travel."""
 BLIND_STEP = 0.25
@@ -63,8 +63,7 @@ DAMPING = 0.7
 NEAR = 3.0
 """Ratio of force to tolerance below which the full Newton step is taken."""
 AIM = 0.05
-"""Ratio of force to tolerance at which unloading ends. If it cannot be reached, a force within the tolerance
-suffices."""
+"""Ratio of force to tolerance at which unloading ends. If it is unreachable, a force within tolerance suffices."""
 LEAST_SEEN = 0.05
 """Smallest significant change of a force, as a fraction of the tolerance."""
 FALLS = 0.97
@@ -80,7 +79,7 @@ CLOSE_TO_LIMIT = 0.95
 
 
 def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
-    """Parse positions by axis, m: one number for a rig with one axis, else ``axis: number, ...``.
+    """Parse positions by axis, m: one number for a rig with one axis, otherwise ``axis: number, ...``.
 
     Raises ConfigError for any other ``text``.
     """

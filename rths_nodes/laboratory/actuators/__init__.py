@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated actuators of one axis, computed in plain floats. Each actuator includes its specimen."""
+"""Simulated single-axis actuators, computed with plain floats. Each actuator includes its specimen."""
 
 TABLE = {
     "pure_delay": ".unloaded:PureDelay",

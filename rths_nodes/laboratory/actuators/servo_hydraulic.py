@@ -47,8 +47,8 @@ class Constants(NamedTuple):
 
 
 State = tuple[float, float, float, float, float, Numbers, float]
-"""Filtered error, spool position, spool rate, displacement (m), velocity (m/s), inner states of the specimen, and
-last command (m)."""
+"""Filtered error (m), spool position (m), spool rate (m/s), displacement (m), velocity (m/s), inner states of the
+specimen, and last command (m)."""
 
 
 # state within a substep: (filtered error, spool, spool rate, x, v, fastest v in the substep, inner states);
@@ -56,7 +56,7 @@ last command (m)."""
 
 
 def moved(s: Whole, h: float, rates: Whole) -> Whole:
-    """Return the state after ``h`` s at ``rates``, which include the velocity and the fastest velocity."""
+    """Return the state after ``h`` s at constant ``rates``, which also contain v and the fastest v."""
     f, y, w, x, _, _, inner = s
     df, dy, dw, dx, v, fastest, changes = rates
     return f + h * df, y + h * dy, w + h * dw, x + h * dx, v, fastest, along(inner, h, changes)
@@ -83,7 +83,7 @@ def moved_mean(s: Whole, h: float, one: Whole, two: Whole, three: Whole, four: W
 
 def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
     def velocity(k: Constants, spool: float, x: float, inner: tuple[float, ...], last: float) -> float:
-        """Return the piston velocity (m/s) that flow limit and load pressure permit, by fixed-point iteration."""
+        """Compute the piston velocity (m/s), with flow limit and load pressure, by fixed-point iteration."""
         gain, fastest, most, _, _, _, _, _, _, _, specimen = k
         free = fastest * tanh(gain * spool / fastest)
         share = -1.0 / most if spool < 0.0 else 1.0 / most
@@ -97,7 +97,7 @@ def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
 
 def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Whole]:
     def rates(k: Constants, s: Whole, command: float, _: float) -> Whole:
-        """Return the rates of error filter, servovalve, piston and specimen."""
+        """Return the time derivatives of the states of error filter, servovalve, piston and specimen."""
         f, y, w, x, v, fastest, inner = s
         v = velocity(k, y, x, inner, v)
         if abs(v) > fastest:
@@ -191,7 +191,7 @@ class ServoHydraulic(Actuator):
         max_force: float = number("stall force", "N", 1.7e6, more_than=0.0)
         substeps: int = integer("number of integration steps per sample", default=4, at_least=1, at_most=1000)
         hold: str = text(
-            "command within a sample: staircase (as in the paper) or ramp", "staircase", ("staircase", "ramp")
+            "command within a sample: staircase (constant) or ramp (linear)", "staircase", ("staircase", "ramp")
         )
 
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
@@ -234,9 +234,9 @@ class ServoHydraulic(Actuator):
         )
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return the ratio of displacement to command for motions far below the flow limit and the stall force."""
+        """Return the complex ratio of displacement to command, far below the flow limit and the stall force."""
         k: Constants = self.constants
-        a = np.zeros((4, 4))  # controller, spool, spool rate, piston
+        a = np.zeros((4, 4))  # states: controller, spool, spool rate, piston
         a[0, [0, 3]] = -k.roll_off
         a[1, 2] = 1.0
         a[2, :3] = k.stiffness, -k.stiffness, -k.damping

@@ -74,7 +74,7 @@ State = tuple[Numbers, Numbers, float]
 """Scaled valve position, valve rate, force, displacement and velocity; specimen states; last command (m)."""
 
 
-# within a sample, the state is these five numbers in SI units, and the specimen states
+# within a sample, the state consists of the five plant states in SI units, and the specimen states
 
 
 def moved(s: Parts, h: float, rates: Parts) -> Parts:
@@ -82,7 +82,7 @@ def moved(s: Parts, h: float, rates: Parts) -> Parts:
 
 
 def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: Parts) -> Parts:
-    """Advance the state by the Runge-Kutta mean of four rates."""
+    """Return the state after ``h`` s at the Runge-Kutta mean of four rates."""
     return (
         along_mean(s[0], h, one[0], two[0], three[0], four[0]),
         along_mean(s[1], h, one[1], two[1], three[1], four[1]),
@@ -91,7 +91,7 @@ def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: P
 
 def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
     def rates(k: OfRate, s: Parts, command: float, _: float) -> Parts:
-        """Return the rates from the three equations of this module, with the limits of valve and force."""
+        """Return the time derivatives of the states, with the limits of valve and force."""
         a1_b0, a2, a3, b1, b2, gain, most, dead_band, valve_limit, mass, specimen = k
         (q, dq, f, x, v), inner = s
         error = gain * command - x
@@ -107,7 +107,7 @@ def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
 
 
 def within(value: float, most: float) -> float:
-    """Return ``value``, limited to the range +-``most``."""
+    """Limit ``value`` to the range +-``most``."""
     if value > most:
         return most
     return -most if value < -most else value
@@ -148,7 +148,7 @@ def not_linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Fun
     go = in_parts(force, rate)
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
-        """Advance a plant with limits or a nonlinear specimen by one sample."""
+        """Advance a plant that has limits or a nonlinear specimen by one sample."""
         small, inner, before = s
         small, inner = go(k, small, inner, before if k[6] else command, command)
         return (small, inner, command), shown(k[1], small)
@@ -177,9 +177,9 @@ def shown(units: Numbers, small: Numbers) -> tuple[float, float, float]:
 
 
 class ServoHydraulicLinear(Actuator):
-    """Servo-hydraulic actuator with valve and specimen, solved exactly between command samples if linear.
+    """Servo-hydraulic actuator with valve and specimen. A linear plant is solved exactly between commands.
 
-    The method is Runge-Kutta if the specimen is nonlinear, if the force reaches its limit, or if the valve has a
+    The method is Runge-Kutta if the specimen is nonlinear, if the force exceeds its limit, or if the valve has a
     dead band or a limit. Each sample then has at least ``substeps`` steps. Raises ConfigError if the specimen has
     no mass, or if its force does not act on the actuator.
     """

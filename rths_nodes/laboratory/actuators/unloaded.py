@@ -139,7 +139,7 @@ class SpecimenPath:
 
 def with_specimen(go: Going, move: ToNumber) -> Function:
     def step(k: Both, s: Both, command: float) -> tuple[Both, tuple[float, float, float]]:
-        """Advance an actuator that its specimen does not affect, then the specimen."""
+        """Advance an actuator, then its specimen, which does not affect the actuator."""
         of_actuator, of_specimen = k
         state, inner = s
         state, displacement, velocity = go(of_actuator, state, command)
@@ -314,7 +314,7 @@ class TransferFunction(HeldPlant):
             if degree == order and self.hold != "ramp":
                 raise ConfigError(
                     f"{path}.numerator: must have a lower order than the denominator, because the actuator "
-                    "would otherwise jump; or use hold: ramp"
+                    "would otherwise jump. Lower the order, or use hold: ramp"
                 )
             _, scaled, rate = _scaled(self)
             poles = rate * np.roots(scaled)
@@ -349,7 +349,7 @@ def _trimmed(coefficients: tuple[float, ...]) -> Array:
 
 
 def _scaled(params: TransferFunction.Params) -> tuple[Array, Array, float]:
-    # coefficients in s would scale the companion matrix badly; the rate is the geometric mean of the poles
+    # divide s by the geometric mean of the pole magnitudes, to scale the companion matrix well
     denominator = np.array(params.denominator)
     order = len(denominator) - 1
     rate = float(np.exp((np.log(abs(denominator[-1])) - np.log(abs(denominator[0]))) / order))
@@ -413,7 +413,7 @@ def delay_constants(params: PureDelay.Params, dt: float) -> tuple[int, float, fl
 
 
 class PureDelay(Unloaded):
-    """Delays the command, which is linear between samples. The delay may be any fraction of a sample."""
+    """Delays the command, which is linear between samples. The delay need not be a whole number of samples."""
 
     ABOUT = "Actuator that follows its command exactly, with a delay."
 
@@ -477,8 +477,8 @@ class AmplitudeDependent(Unloaded):
     """Second-order actuator whose natural frequency falls with the velocity amplitude.
 
     The TADC paper attributes the growth of the delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) to the
-    flow. Use this actuator to test adaptive compensation; use ``servo_hydraulic`` if pressure, stall or the valve
-    matter.
+    flow. Use this actuator to test adaptive compensation; use ``servo_hydraulic`` if pressure, stall or valve
+    dynamics matter.
 
     The displacement d follows the command c:
 
@@ -493,7 +493,7 @@ class AmplitudeDependent(Unloaded):
 
     @params
     class Params:
-        """The default actuator equals the default ``second_order`` in small motions."""
+        """The default actuator behaves like the default ``second_order`` actuator in small motions."""
 
         natural_frequency: float = number(
             "natural frequency w_0 / 2 pi in small motions", "Hz", 15.571359045, more_than=0.0, at_most=1e5

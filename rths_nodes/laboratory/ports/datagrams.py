@@ -3,7 +3,7 @@
 
 A datagram consists of a header, a row for each axis, the auxiliary channels as reals, and a checksum (CRC-32 of
 the preceding bytes). All numbers are little-endian, and reals are IEEE 754 binary64.
-``examples/udp_target/rths_target.h`` has the same layout in C. Tests compare both.
+``examples/udp_target/rths_target.h`` has the same layout in C. Tests compare the two layouts.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ LAYOUT = {
     "session": ("I", "number of the session, not 0; random for each test"),
     "counter": (
         "I",
-        "sample of a state, from 0; sample of a command; number of an open datagram; ticks before an answer",
+        "state, command: number of the sample; open: number of the datagram; answer: number of ticks so far",
     ),
     "heard": ("I", "newest counter received from the other end; in an answer, the counter of the open datagram"),
     "period": ("I", "period of the tick, ns"),
@@ -173,7 +173,7 @@ class RigState:
 def state_of(data: bytes, head: Head) -> RigState:
     axes, end = head.axes, HEAD.size + head.axes * STATE_ROW.size
     if not axes or len(data) != end + 8 * head.auxiliary + CHECKSUM.size:
-        raise Unreadable(f"{len(data)} bytes do not match {axes} axes and {head.auxiliary} channels")
+        raise Unreadable(f"a length of {len(data)} bytes does not match {axes} axes and {head.auxiliary} channels")
     rows = [STATE_ROW.unpack_from(data, HEAD.size + i * STATE_ROW.size) for i in range(axes)]
     displacement, force, command, modes, newtons = zip(*rows, strict=True)
     channels = np.frombuffer(data, "<f8", head.auxiliary, end).astype(float) if head.auxiliary else EMPTY
@@ -192,7 +192,7 @@ class FarLimits(NamedTuple):
     """Largest magnitude of command minus measured displacement."""
 
     def times(self, command: float, force: float) -> FarLimits:
-        """Return the limits in SI units. ``command`` (m) and ``force`` (N) are the units in the datagrams."""
+        """Return the limits in SI units. The datagram units are ``command`` (in m) and ``force`` (in N)."""
         units = (command, command, command, force, command)
         return FarLimits(*(limit * unit for limit, unit in zip(self, units, strict=True)))
 
@@ -230,7 +230,7 @@ def answer_of(data: bytes, head: Head) -> Answer:
     end = HEAD.size + head.axes * ANSWER_ROW.size
     rest, loaded = end + ANSWER_END.size, head.axes if head.flags & NEWTONS else 0
     if len(data) != rest + loaded * LOAD_ROW.size + CHECKSUM.size:
-        raise Unreadable(f"{len(data)} bytes do not match an answer for {head.axes} axes")
+        raise Unreadable(f"a length of {len(data)} bytes does not match an answer for {head.axes} axes")
     rows = [ANSWER_ROW.unpack_from(data, HEAD.size + i * ANSWER_ROW.size) for i in range(head.axes)]
     limits = [FarLimits(*row[2:]) for row in rows]
     loads = [FarLoad(*LOAD_ROW.unpack_from(data, rest + i * LOAD_ROW.size)) for i in range(loaded)]

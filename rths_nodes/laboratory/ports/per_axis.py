@@ -41,11 +41,11 @@ class Links(Protocol):
     def measurement_of(self, axis: str) -> Measurement | None: ...
 
     def true_state_of(self, axis: str) -> tuple[Measurement, int] | None:
-        """Return the next true state of an axis and its stamp, or None. A real axis has no true states."""
+        """Return the next true state of an axis and its time stamp, or None. A real axis has no true states."""
         ...
 
     def lost(self, axes: Sequence[str], sample: int) -> str:
-        """Return the reason why Measurement ``sample`` of ``axes`` is lost; empty while it can still arrive."""
+        """Return why Measurement ``sample`` of ``axes`` is lost, or an empty string while it can still arrive."""
         ...
 
 
@@ -162,7 +162,7 @@ class PerAxisPort(OfPort, Readback):
         )
 
     def true_state(self) -> tuple[Measurement, int] | None:
-        """Return the rig's next true state and its stamp, or None until every axis has one or is lost."""
+        """Return the rig's next true state and its time stamp, or None until each axis has a state or is lost."""
         for axis in self._axes:
             while axis not in self._truths and (truth := self._links.true_state_of(axis)) is not None:
                 self._with_truth.add(axis)
@@ -204,7 +204,7 @@ class LoadedAxesPort(ForceLoopPort):
     def __init__(self, port: PerAxisPort, loops: ForceLoops) -> None:
         super().__init__(port, loops)
         self._apart = port
-        # sample, flags of axes with commands in N, commands
+        # each entry: sample, mask of axes with commands in N, commands
         self._loaded: deque[tuple[int, NDArray[np.bool_], Array]] = deque(maxlen=KEPT)
 
     def read(self) -> Measurement:

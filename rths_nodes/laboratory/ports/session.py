@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Session with a rig: one datagram per tick and direction, over any transport (``udp.py``).
+"""Session with a rig: one datagram per tick and direction, over any transport (e.g. ``udp.py``).
 
 The rig generates and counts the ticks. State k of the rig is Measurement k. Command k answers state k - 1. The
 receiver stores a Command until it takes effect, ``transport_samples`` samples later, and bridges lost Commands.
-This module interpolates lost states and flags them. If the two ends do not agree, the test is refused before any
-motion. Layout and behaviour: doc/udp.md.
+This module interpolates lost states and flags them. If the settings of the two ends differ, the test is refused
+before any motion. Layout and behaviour: doc/udp.md.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from rths_nodes.laboratory.ports.datagrams import (
 log = logging.getLogger(__name__)
 
 FURTHEST = 100_000
-"""Largest lead of a state's counter, samples. A state further ahead does not belong to this test."""
+"""Largest lead of a state over the expected state, samples. A state further ahead is not from this test."""
 AGAIN_S = 0.02
 PROBES, PROBING_S = 64, 1.0
 """Largest number (``PROBES``) and total duration (``PROBING_S``, s) of exchanges to measure the round trip."""
@@ -92,7 +92,7 @@ class Transport(Protocol):
     def open(self) -> None: ...
 
     def settle(self) -> None:
-        """Accept only datagrams from the last sender after this call."""
+        """After this call, accept only datagrams from the last sender."""
 
     def send(self, data: bytes) -> None:
         """Send one datagram without waiting. A datagram that cannot be sent is lost."""
@@ -218,9 +218,9 @@ def _measurement(state: RigState, command: Array, auxiliary: Array, flags: int =
 class SentCommands:
     """Stores the last Command, in the units of the port.
 
-    A Command takes effect after ``transport`` samples of ``dt`` s. It is in N only while the state reports force
-    control. If the state reports a command in the other unit, as during a change of mode, the measured force or
-    displacement replaces it.
+    A Command takes effect after ``transport`` samples of ``dt`` s. The applied command of an axis is in N only
+    while the rig reports force control. If the rig reports a command in the other unit, as during a change of
+    mode, the measured force or displacement replaces this command.
     """
 
     def __init__(self, gains: Sequence[Gains], dt: float, transport: int) -> None:
@@ -250,9 +250,9 @@ class SentCommands:
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
-        """Return the last Command, or the reported command if the receiver changed it, in the unit of ``state``.
+        """Return the applied command: the last Command or, if the receiver changed it, the command in ``state``.
 
-        The reported command is also returned if ``transport`` is 0 or a mode is changing.
+        The command in ``state`` is also returned if ``transport`` is 0 or a mode is changing.
         """
         head = state.head
         changed = head.flags & (datagrams.BRIDGED | datagrams.LIMITED) or head.state >= datagrams.BRAKING
@@ -313,8 +313,8 @@ class SessionParams:
     connect_within: float = number("timeout for the rig's first answer", "s", 5.0, more_than=0.0)
     longest_wait: float = longest_wait_parameter()
     auxiliary_names: tuple[str, ...] = texts(
-        "further measured channels with units, e.g. pressure [Pa], in the order of the datagram; a rig in the "
-        "scenario replaces this list"
+        "further measured channels with units, e.g. pressure [Pa], in the order of the datagram; a rig model "
+        "in the scenario replaces this list"
     )
     auxiliary_inputs: tuple[str, ...] = texts(
         "auxiliary channels of a command with units, in the order of the datagram"
@@ -402,7 +402,7 @@ class SessionPort(WarningPort):
         return flags | (datagrams.NEWTONS if any(self.loads) else 0)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Open the session with the rig at rest. Raises ConfigError if the two ends do not agree.
+        """Open the session with the rig at rest. Raises ConfigError if the settings of the two ends differ.
 
         ``pacer`` is called at each tick of the rig. Without ``pacer`` the rig must wait for every command.
         """
@@ -445,7 +445,7 @@ class SessionPort(WarningPort):
         self.safe()
 
     def wait_tick(self) -> int:
-        """Return the number of the next tick without waiting."""
+        """Begin the next tick without waiting, and return its number."""
         self.sample += 1
         self._expected, self._complete = self.sample, False
         return self.sample
@@ -568,7 +568,7 @@ class SessionPort(WarningPort):
         return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
 
     def safe(self) -> None:
-        """Make the receiver brake and hold. After :meth:`drop_heartbeat`, missing commands have this effect."""
+        """Make the receiver brake and hold the rig. After :meth:`drop_heartbeat`, missing commands do so."""
         if not self._closed:
             self._closed = True
             for _ in range(0 if self._dropped else GOODBYES):
@@ -625,7 +625,7 @@ def silent(address: str, patience: float) -> str:
 
 
 def _opened(port: SessionPort, lockstep: bool) -> Answer:
-    """Open the session, in lockstep if requested. Raises ConfigError if the two ends do not agree."""
+    """Open the session, in lockstep if requested. Raises ConfigError if the settings of the two ends differ."""
     numbers = count(1)
     head, data = _asked(port, lockstep, next(numbers))
     if head.reason == NO_LOCKSTEP and port.transport_samples > 1:
@@ -774,7 +774,7 @@ def _wider_loads(port: SessionPort, answer: Answer) -> list[str]:
 
 
 def _wider(path: str, limits: Sequence[tuple[str, str, float, float]]) -> list[str]:
-    """Return messages for ``limits`` (name, unit, declared value, receiver's value) that the receiver exceeds."""
+    """Return messages for ``limits`` (name, unit, declared, receiver's) that are wider in the receiver."""
     return [
         f"{path}.{key} = {ours:.6g} {unit}: the receiver allows {there:.6g} {unit}. Lower the limit of the "
         "receiver"
@@ -784,7 +784,7 @@ def _wider(path: str, limits: Sequence[tuple[str, str, float, float]]) -> list[s
 
 
 def load_of(axis: Any) -> FarLoad | None:
-    """Return the largest limits that a receiver may have for force commands; None if ``axis`` accepts none."""
+    """Return the largest receiver limits allowed for force commands; None if ``axis`` accepts no commands in N."""
     if not by_controller(axis):
         return None
     limits = limits_of_rig(axis)

@@ -63,9 +63,9 @@ class Drive:
     """Moves the actuators of all axes according to the active commands.
 
     ``dt`` is the period (s), and ``low_velocity`` the largest velocity at low pressure (m/s). Controller i moves
-    its actuator to scale c_i + offset for its active command c_i. A proportional loop with the static stiffness
-    K_i subtracts z_i, where z_i' = (F / K_i - z_i) / T. F is the force of the driven actuator (another actuator if
-    a cable is wrong), and T is ``SETTLING``. After a reversal, the command crosses the play before the actuator
+    the actuator to which it is cabled to the position scale c_i + offset, for its active command c_i. A loop with
+    the static stiffness K_i reduces the position by z_i, where z_i' = (F / K_i - z_i) / T. F is the force of this
+    actuator, and T is ``SETTLING``. After a reversal, the command crosses the play before the actuator
     moves. No actuator moves without pressure or with an open interlock. Raises ConfigError if two commands are
     cabled to one actuator.
     """
@@ -329,7 +329,7 @@ class Simulator(WarningPort):
             self._command, self._applied = command.command.tolist(), command.command.copy()
             if self._converts:
                 self._convert(command.control_mode)
-        # commands sent while the interlock is open take effect when it is closed again
+        # commands sent while the interlock is open take effect once it is closed again
         opened = self._interlock == INTERLOCK_OPEN
         driven, auxiliary = command.command.tolist() if opened else self._command, command.auxiliary
         if self.transport_samples:

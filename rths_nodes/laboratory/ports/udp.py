@@ -69,7 +69,7 @@ class UdpTransport(Transport):
             except BlockingIOError:
                 return
             except OSError:
-                continue  # this error concerns a datagram that was sent earlier
+                continue  # the error belongs to a datagram that was sent earlier
             self._sender = sender[:2]
             stranger = self._sender != self._peer and (self._peer is not None or sender[0] != self._far[0])
             yield data, sender[0] if stranger else ""
@@ -84,7 +84,7 @@ class UdpTransport(Transport):
 
 
 class UdpPort(SessionPort):
-    """A rig connected over UDP."""
+    """Port of a rig that is connected over UDP."""
 
     @params
     class Params(SessionParams):

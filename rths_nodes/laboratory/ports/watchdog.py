@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watchdog of a simulated port: a separate process, like a servo-controller on its own machine.
 
-Each command sends a beat. If no beat arrives within the limit, the watchdog takes over the rig and reports the
-cause. A node that recovers cannot drive the rig again. The process runs this file (``python watchdog.py LIMIT``)
-without imports from the package, so that it starts within milliseconds.
+The port sends a beat with each command. If no beat arrives within the limit, the watchdog takes over the rig and
+reports the cause. A node that recovers later cannot drive the rig again. The process runs this file (``python
+watchdog.py LIMIT``) without imports from the package, so that it starts within milliseconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BEAT, END, TAKEN = b".", b"x", b"!"
 
 
 class Watchdog:
-    """Requires a beat every ``limit`` s after the first beat. Raises OSError if its process cannot start."""
+    """Expects beats at most ``limit`` s apart after the first beat. Raises OSError if its process cannot start."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -29,7 +29,7 @@ class Watchdog:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            start_new_session=True,  # not interrupted by Ctrl-C
+            start_new_session=True,  # Ctrl-C must not interrupt the watchdog
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

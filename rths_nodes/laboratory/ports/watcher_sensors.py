@@ -17,7 +17,7 @@ from rths_nodes.laboratory.ports.datagrams import Unreadable
 from rths_nodes.laboratory.ports.session import MOST_AT_ONCE
 
 Shown = tuple[int, tuple[float, ...], tuple[float, ...]]
-"""Counter, displacements (m) and forces (N) of the axes."""
+"""Counter of a sample, and displacements (m) and forces (N) of the axes."""
 FOREIGN, GARBAGE = "foreign", "garbage"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrappers of a rig's port: labelled errors, delegation, SI units, corrected forces, force loops."""
+"""Wrappers of a rig's port, which label errors, delegate, convert units, correct forces and close force loops."""
 
 from __future__ import annotations
 
@@ -230,8 +230,8 @@ class CalibratedPort(PortBefore):
 class CorrectedPort(PortBefore):
     """Corrects the measured forces of ``axes`` (``corrections.py``). ``dt`` is the period, s.
 
-    ``names`` are the added channels. If ``simulated``, forces are filtered but not corrected. Raises ConfigError
-    if the port lacks a required acceleration.
+    ``names`` are the names of the added channels. If ``simulated``, forces are filtered but not corrected. Raises
+    ConfigError if the port lacks a required acceleration channel.
     """
 
     def __init__(self, port: Port, axes: Mapping[str, Any], dt: float, simulated: bool) -> None:
@@ -269,7 +269,7 @@ class CorrectedPort(PortBefore):
         return self.corrected(self._port.read())
 
     def corrected(self, shown: Measurement) -> Measurement:
-        """Return ``shown`` with specimen forces in place of load-cell forces, which become added channels."""
+        """Return ``shown`` with specimen forces. The load-cell forces become added channels."""
         before = self._before or shown
         self._before = shown
         passed = self._dt * max(1, shown.sample - before.sample)
@@ -326,7 +326,7 @@ class ForceLoopPort(PortBefore):
         """Return the Measurement of the tick, with applied commands in N for force-controlled axes."""
         measured = self._port.read()
         self._force = measured.force.tolist()
-        if self._command is None:  # Measurement 0 has the positions at which the axes are held
+        if self._command is None:  # Measurement 0 reports the positions at which the axes are held
             self._loops.start(measured.command)
         measured.control_mode = self._modes(measured.control_mode)
         return self._with_forces(measured)

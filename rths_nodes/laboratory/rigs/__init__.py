@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated rigs with coupled axes. Each contains all actuators and their common specimen."""
+"""Simulated rigs with coupled axes. Each rig contains all actuators and their common specimen."""
 
 TABLE = {
     "axially_loaded_column": ".axially_loaded_column:AxiallyLoadedColumn",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A column whose head is moved by one actuator and loaded from above by another, with their geometry.
+"""Column with a horizontal and a vertical actuator at its head, including the geometry of both actuators.
 
 The first axis moves the head horizontally by u. The second axis pushes the head down. Its extension is e, and a
 positive force is compression. a and b are the inclinations and c is the shortening in ``mechanics/axial_load.py``.
@@ -50,7 +50,7 @@ class Constants(NamedTuple):
 
 
 State = tuple[object, object, object, bool]
-"""States of both actuators and of the lateral specimen, and whether the column is crushed."""
+"""States of both actuators and of the lateral specimen; true if the column is crushed."""
 
 
 def column_under(move: Function, load: Function, lateral: ToNumber) -> Function:
@@ -86,7 +86,7 @@ def _kernel_of(params: object) -> Kernel:
 
 
 class AxiallyLoadedColumn(Rig):
-    """A column under a horizontal actuator (first axis) and a vertical actuator (second axis)."""
+    """Column with a horizontal actuator (first axis) and a vertical actuator (second axis) at its head."""
 
     @params
     class Params(ColumnGeometry):

@@ -64,7 +64,7 @@ class CoupledServoHydraulic(Rig):
             if self.hold == "ramp":
                 return []
             return [
-                "hold = staircase: the steps cause a ripple of the measured force, which acts as false "
+                "hold = staircase: the steps cause a ripple in the measured force, which acts as false "
                 "damping. The response may be wrong by tens of per cent, although the tracking looks perfect"
             ]
 

@@ -104,7 +104,7 @@ class Constants(NamedTuple):
 
     n: int
     onward: Array
-    """Matrix ``(m, m + 2 n)`` that maps (commands before, states before, commands now) to the states."""
+    """Matrix ``(m, m + 2 n)`` that maps (commands before, states before, commands now) to states now."""
     seen: Array
     """Matrix ``(3 n, m + n)`` that maps (states, commands now) to displacements, velocities and accelerations."""
     coupler: object
@@ -149,7 +149,7 @@ class CoupledTransferFunctions(Rig):
     class Params:
         responses: dict[str, Response] = sections(Response, "transfer functions by the name of the commanded axis")
         common_poles: PolePair | None = section(
-            PolePair, "poles that all transfer functions have; default: none", None
+            PolePair, "poles common to all transfer functions; default: none", None
         )
         coupler: Geometry = section(Geometry, "positions of the actuators on the coupler in the laboratory")
         frame: CondensedFrame = section(

@@ -145,7 +145,7 @@ class AxisVariables:
 
 
 class Fmu(Followed):
-    """Simulates actuators that move an FMU."""
+    """Simulates actuators with an FMU as their specimen."""
 
     ABOUT = "Rehearsal with a functional mock-up unit (FMI) as specimen. The FMU computes the forces of all axes."
     SOURCES = ("blochwitz_2012",)
@@ -227,7 +227,7 @@ class Analysis:
 
 
 class OpenSees(Followed):
-    """Simulates actuators that move an OpenSees model."""
+    """Simulates actuators with an OpenSees model as their specimen."""
 
     ABOUT = "Rehearsal with an OpenSees specimen. A model in another process computes the forces of all axes."
 

@@ -2,9 +2,9 @@
 """Solution of a linear system that contains one nonlinear specimen. Only the specimen's force is approximated.
 
 The system is z' = A z + B u + e F with the state z and the inputs u. F is the force of a specimen whose
-displacement x and velocity v are linear in z. In each substep, the linear part is exact for linear inputs. A first
-pass holds the force; in a second pass, the force is linear. RK4 advances the specimen's states along the motion of
-the first pass. The error is of second order in the substep. The motion at the end of substep j is
+displacement x and velocity v are linear in z. In each substep, the linear part is exact for inputs that change
+linearly. A first pass holds the force; in a second pass, it changes linearly. RK4 advances the specimen's states
+along the motion of the first pass. The error is of second order in the substep. The motion after substep j is
 
     (x, v)_j = P_j (z, u) + sum_i (g_{j-i} F_i + c_{j-i} F*_{i+1})
 
@@ -36,11 +36,11 @@ def substeps_of(dt: float, longest: float) -> int:
 
 
 Way = tuple[float, float, float, tuple[float, float, float]]
-"""Substep (s), velocity (m/s) up to which one increment suffices, increment limit, and fields of ``Decay``."""
+"""Substep (s), velocity (m/s) up to which one increment suffices, largest increment count, fields of ``Decay``."""
 
 
 class Constants(NamedTuple):
-    """Constants for n states, m inputs and p outputs. A sample has B matrix products, each for J substeps."""
+    """Constants for n states, m inputs and p outputs. A sample takes B matrix products, each for J substeps."""
 
     sizes: tuple[int, int, int, int]
     ramp: bool
@@ -53,13 +53,13 @@ class Constants(NamedTuple):
     correction: tuple[float, float]
     """Change of x and v in a substep per newton of a force that grows from zero, m/N and m/(N s)."""
     later: tuple[list[float], list[float]]
-    """Effects of F and F* in earlier substeps on x and v, in lists for fast indexing; the latest is last."""
+    """Effects of F and F* in earlier substeps on x and v, in lists for fast indexing; the latest one is last."""
     way: Way
     specimen: object
 
 
 class State(NamedTuple):
-    """Arrays of the linear system, which are modified in place, and states, motion and force of the specimen."""
+    """Arrays of the linear system (modified in place), and the specimen's states, motion and force."""
 
     system: Array
     """Array (z, inputs before, inputs now, forces)."""

@@ -28,7 +28,7 @@ SLOW = 1e9
 """Duration of a step in which inertia and damping forces are negligible, s."""
 
 LEAST_TAG = 2_000_000_000
-"""Lower limit of the tag of an added node, which is also larger than all tags of the model."""
+"""Smallest tag of an added node. The actual tag also exceeds all node tags of the model."""
 
 
 def work(ops: ModuleType, task: Data, model: Model) -> None:
@@ -102,7 +102,7 @@ class Specimen:
         model.command("analysis", ["Transient"])
 
     def stiffness(self) -> list[float]:
-        """Return the stiffness matrix, N/m, by columns. Column j holds the forces per metre of axis j alone.
+        """Return the stiffness matrix (N/m) by columns. Column j holds the forces for motion of axis j alone.
 
         The call moves the model.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specimens: experimental substructures of one axis. Each computes its force and the rates of its inner states.
+"""Specimens: experimental substructures of one axis. Each specimen computes its force and the rates of its states.
 
 The actuator integrates the inner states, so that a stiff actuator and its specimen are solved together.
 """

@@ -110,7 +110,7 @@ class WithBacklash(Specimen):
     @params
     class Params:
         width: float = number("total width b of the gap", "m", more_than=0.0, at_most=1.0)
-        specimen: OfParams = component("specimen", "specimen after the joint", {"type": "kelvin_voigt"})
+        specimen: OfParams = component("specimen", "specimen that the joint connects", {"type": "kelvin_voigt"})
 
     def __init__(self, params: Params) -> None:
         held: Specimen = registry.build("specimen", params.specimen)

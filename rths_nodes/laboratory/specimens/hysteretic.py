@@ -152,7 +152,7 @@ class SlippingElastomeric(Specimen):
         exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=SHARPEST)
 
         def decay(self) -> Decay:
-            """Return the combined decay of relaxation and slip; slip makes the force decay to F_s."""
+            """Return a bound of the decay rates of relaxation and slip; slip makes the force decay to F_s."""
             stiffness = self.stiffness + self.relaxing_stiffness
             return Decay(1.0 / self.relaxation_time, stiffness * self.exponent / self.slip_force)
 

@@ -59,11 +59,12 @@ def constants(p: MagnetorheologicalDamper.Params) -> tuple[Numbers, Numbers, flo
 class MagnetorheologicalDamper(Specimen):
     """Force F = c_1 y' + k_1 (x - x_0) for the displacement x, with inner displacement y and Bouc-Wen state z.
 
-    y' = (alpha z + c_0 x' + k_0 (x - y)) / (c_0 + c_1), and z' = A (x' - y') - (gamma sgn((x' - y') z) + beta)
-    |z|^n (x' - y'). Viscosity and yield level grow with the magnetic field: alpha, c_0 and c_1 each
-    have a passive value plus u times a value per volt. The state u follows the ``voltage`` v of the current driver
-    (V, limited to 0 ... ``max_voltage``): u' = -eta (u - v). The defaults describe the damper of Dyke, Spencer,
-    Sain & Carlson (1996).
+        y' = (alpha z + c_0 x' + k_0 (x - y)) / (c_0 + c_1)
+        z' = A (x' - y') - (gamma sgn((x' - y') z) + beta) |z|^n (x' - y')
+
+    Viscosity and yield level grow with the magnetic field: alpha, c_0 and c_1 each have a passive value plus u
+    times a value per volt. The state u follows the ``voltage`` v of the current driver (V, limited to 0 ...
+    ``max_voltage``): u' = -eta (u - v). The defaults describe the damper of Dyke, Spencer, Sain & Carlson (1996).
     """
 
     SOURCES = ("spencer_1997",)
@@ -72,7 +73,7 @@ class MagnetorheologicalDamper(Specimen):
     class Params:
         voltage: float = number("voltage at the current driver if there is no controller", "V", 0.0, at_least=0.0)
         max_voltage: float = number("voltage at which the driver and the fluid saturate", "V", 2.25, more_than=0.0)
-        filter_rate: float = number("rate eta of driver and fluid", "1/s", 190.0, more_than=0.0)
+        filter_rate: float = number("response rate eta of driver and fluid", "1/s", 190.0, more_than=0.0)
         hysteretic_stiffness: float = number(
             "force alpha_a per z without magnetic field", "N/m", 14.0e3, at_least=0.0
         )
@@ -111,7 +112,7 @@ class MagnetorheologicalDamper(Specimen):
                 )
 
         def decay(self) -> Decay:
-            """Return the combined decay of all states."""
+            """Return a bound of the decay rates of all states."""
             shape = self.beta + self.gamma
             largest = (self.slope / shape) ** (1.0 / self.exponent)
             voltages = (0.0, self.max_voltage)  # the ratios below are monotonic between these voltages

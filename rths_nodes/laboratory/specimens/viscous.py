@@ -170,7 +170,7 @@ class ReliefValveDamper(Specimen):
                 raise ConfigError(f"{path}.relief_damping = 0 N s/m: must be > 0 with a series_stiffness")
 
         def decay(self) -> Decay:
-            """Return the decay of the force, which is fast while the valve is open and slow while it is closed."""
+            """Return a bound of the decay rate: high while the valve is open, and low while it is closed."""
             if self.series_stiffness is None:
                 return Decay()
             slower = self.damping / self.relief_damping

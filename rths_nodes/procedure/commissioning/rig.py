@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rig under commissioning, without a specimen: its sessions, its operator, and motions that will be stopped.
+"""Rig under commissioning, without a specimen: its sessions, its operator, and motions that end in a stop.
 
 Commands are not checked, because some exceed a limit on purpose, to test the far end.
 """
@@ -28,7 +28,7 @@ from rths_nodes.procedure.drive import awaited, warning_of
 from rths_nodes.procedure.motions import accelerations, bounded_ramp
 
 BRAKING_SAMPLES = 8.0
-"""Braking time of the slower motion, samples. It reveals half or double the stated deceleration."""
+"""Braking time of the slower motion, samples; long enough to reveal half or double the stated deceleration."""
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
 """Duration of the constant velocity, during which a stop must begin: ``CONSTANT_S`` (s) in the slower motion,
 ``FAST_CONSTANT`` (samples) in the fast motion."""
@@ -41,7 +41,7 @@ AGAIN_S, PATIENCE_S, ATTEMPTS = 0.1, 10.0, 10
 """``AGAIN_S``, ``PATIENCE_S``: retry interval and timeout for opening a session, s. ``ATTEMPTS``: number of
 premature operator actions after which the commissioning is aborted."""
 STEADY = 16
-"""Number of samples of constant velocity before a motion is aborted."""
+"""Number of samples at constant velocity before a motion is stopped."""
 HIGHEST = "from the highest speed"
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Refused(RuntimeError):
 
 @dataclass(frozen=True)
 class Row:
-    """Sample of the rig: ``sent`` and ``active`` commands (m), and the reason if the far end ``stopped``."""
+    """Sample of the rig: ``sent`` and ``active`` commands (m); ``stopped`` is the reason for a stop, or empty."""
 
     sent: Array
     active: Array
@@ -95,9 +95,9 @@ class Bench:
         self.way, self.velocity, self._force = np.array([(s.displacement, s.velocity, s.force) for s in small]).T
         rows = [(axis.stroke, axis.velocity, axis.deceleration, axis.force) for axis in self.limits]
         self.stroke, self.most, self.deceleration, force = np.array(rows).T
-        """Limits of the rig file, ``(n_axes,)`` m, m/s and m/s^2."""
+        """Stroke, velocity limit and deceleration in the rig file, ``(n_axes,)`` m, m/s and m/s^2."""
         self.free_velocity = np.maximum(self.velocity, 0.05 * self.most)
-        """Velocity over long distances, ``(n_axes,)`` m/s."""
+        """Velocity of motions longer than the small move, ``(n_axes,)`` m/s."""
         self.resolution = np.array([axis.command.step_si for axis in self.axes])
         """Resolution of the commands, ``(n_axes,)`` m."""
         self.finest = np.maximum(self.resolution, 1e-6)
@@ -286,7 +286,7 @@ class Bench:
             self.ramp(self.home, velocities)
 
     def opening(self, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt()``. After a failure, retry (emulated rig) or ask the operator."""
+        """Return the result of ``attempt()``. After a failure, retry (emulated rig) or consult the operator."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -305,7 +305,7 @@ class Bench:
 
     @property
     def slow(self) -> str:
-        """Small-move velocity, as text, of the axis for which it is the smallest fraction of the limit."""
+        """Small-move velocity, as text, of the axis whose velocity is the smallest fraction of its limit."""
         index = int(np.argmin(self.velocity / self.most))
         return self.speed(index, float(self.velocity[index]))
 
@@ -329,7 +329,7 @@ class Dash:
 
     @classmethod
     def resolving(cls, bench: Bench) -> Dash:
-        """Return the slower motion, limited by BRAKING_SAMPLES and by half of stroke and velocity limit."""
+        """Return the slower motion, bounded by BRAKING_SAMPLES, half the stroke and half the velocity limit."""
         step, constant = bench.deceleration * bench.dt, max(32, round(CONSTANT_S / bench.dt))
         velocity = min(BRAKING_SAMPLES, float((0.5 * bench.most / step).min())) * step
         return cls._within(bench, velocity, constant, 0.5 * bench.stroke, 0.9)

@@ -49,7 +49,7 @@ OPENED_S = 120.0
 SPARE = 1
 """Tolerance of a stop, samples. A stop begins and ends between two samples."""
 ROUNDED = 0.25
-"""Largest undetected deviation from constant velocity, as a fraction of the first deviation due to braking."""
+"""Deviation from constant velocity that counts as rounding, as a fraction of the first deviation by braking."""
 
 Rows = list[CommissioningRow]
 
@@ -129,7 +129,7 @@ def closed(bench: Bench, fast: Dash | None) -> Rows:
 def killed(bench: Bench, fast: Dash | None) -> Rows:
     for _ in range(KILLS):
         with bench.opened():
-            dash = fast or Dash.resolving(bench)  # at home, because the killed process cannot ask for CLEAR
+            dash = fast or Dash.resolving(bench)  # start at home: the killed process cannot request CLEAR
         bench.operator.ask(dash.words(bench, "the process that drives the rig is killed on the way"), moves=True)
         ear, before, start = bench.opening(partial(_kill, bench, dash))
         bridged = bench.stated.bridged
@@ -149,7 +149,7 @@ def killed(bench: Bench, fast: Dash | None) -> Rows:
 def _kill(bench: Bench, dash: Dash) -> tuple[Listener | None, int, Array]:
     """Start a process that moves the axes along ``dash``, and kill it at constant velocity.
 
-    Return its listener, and number and commands ``(n_axes,)`` m of the last sample before the motion. Raises
+    Return its listener, and the number and commands ``(n_axes,)`` m of the last sample before the motion. Raises
     ConfigError if the process cannot open a session.
     """
     spawn = multiprocessing.get_context("spawn")
@@ -219,7 +219,7 @@ def _session_over(bench: Bench, states: list[ReportedState], since: int, dash: D
 
 
 def _listen(bench: Bench, ear: Listener, velocity: Array, patience: float) -> list[ReportedState]:
-    """Receive states until axes rest after ``velocity`` ``(n_axes,)`` m/s; the first within ``patience`` s."""
+    """Receive states until axes that moved at ``velocity`` m/s rest. The first timeout is ``patience`` s."""
     braking = rest_samples(velocity, bench.stated.deceleration, bench.dt)
     longest = 3 * (braking + bench.stated.bridged + bench.transport + STANDS) + bench.stated.watchdog
     states: list[ReportedState] = []

@@ -360,7 +360,7 @@ def calibrations(bench: Bench) -> Rows:
 
 
 class Trial(NamedTuple):
-    """Trial: function, causes of its rows, action, requirement, and the statement that the trial proves."""
+    """Function of a trial, causes of its report rows, action, requirement, and the statement that it proves."""
 
     run: Callable[[Bench], Rows]
     causes: tuple[str, ...]
@@ -469,10 +469,10 @@ def scenario_of(rig: RigFile) -> Scenario:
     """
     problems = Problems()
     if rig.servo_rate is None:
-        problems.append("servo_rate: missing, but a commissioning counts samples of the controller")
+        problems.append("servo_rate: missing; required, because a commissioning counts samples")
     moves = {name: axis.small_move for name, axis in rig.axes.items()}
     for name in [name for name, move in moves.items() if move is None]:
-        problems.append(f"axes.{name}.small_move: missing, but it bounds travel and velocity of a free axis")
+        problems.append(f"axes.{name}.small_move: missing; required, because it bounds the motion of a free axis")
     problems.refuse()
     start = min(0.5 * move.displacement for move in moves.values() if move is not None)
     motion = {"type": "sine", "amplitude": start, "frequency": 0.1, "phase": 0.5 * math.pi}  # never run
