@@ -49,7 +49,7 @@ CALLS = "#include <math.h>\n" + "".join(
     f"double of_{name}(double x) {{ return {name}(x{f', {EXPONENT}' if name == 'pow' else ''}); }}\n"
     for name in RESULTS
 )
-# gcc or clang refuses -march=native on other processors. The remaining options make results bit-identical: a fused
+# Except on x86-64, gcc or clang refuses -march=native. The last options make results bit-identical: a fused
 # multiply-add rounds differently, gcc 12 rounds some statements differently when it vectorizes them, and constant
 # folding may change the last bits.
 FLAGS = (
@@ -149,7 +149,7 @@ def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
         directory.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         check_private(directory)
         with (directory / f"{key}.lock").open("w", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # only one process builds a library
+            fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time builds a library
             if library := kept(key, kind):
                 return library
             damaged = [*directory.glob(f"{key}-*{kind}")]
@@ -177,7 +177,7 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> 
             if system.f_bavail * system.f_frsize <= SMALLEST_ROOM:
                 raise OSError(errno.ENOSPC, "no space left on the device")
             first = (done.stderr or f"exit code {done.returncode}").strip().partition("\n")[0]
-            first = f"the compiler was ended by signal {-done.returncode}" if done.returncode < 0 else first
+            first = f"the compiler was terminated by signal {-done.returncode}" if done.returncode < 0 else first
             raise Unbuilt(f"{tools[0]} cannot compile {source.name}: {first}")
         digest = hashlib.sha256(new.read_bytes()).hexdigest()
         if system.f_flag & os.ST_NOEXEC:
@@ -208,4 +208,4 @@ def check_elementary(tools: Toolchain) -> None:
         function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double]
         for argument, result in zip(ARGUMENTS, map(float.fromhex, expected.split()), strict=True):
             if (computed := function(argument)) != result:
-                raise Unbuilt(f"{name}({argument}) of this C library is {computed!r}, not {result!r}")
+                raise Unbuilt(f"{name}({argument}) of this C library is {computed!r}: must be {result!r}")

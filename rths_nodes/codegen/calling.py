@@ -510,9 +510,9 @@ Fixed = bool | tuple["Fixed", ...]
 
 
 def entry_values(arguments: Iterable[tuple[object, Fixed, bool]]) -> list[Value]:
-    """Convert ``arguments``, tuples of an object, ``fixed`` and ``lengths``, to values of the entry point.
+    """Convert tuples (object, ``fixed``, ``lengths``) to values of the entry point.
 
-    ``fixed`` integers and booleans are constants. If ``lengths`` is false, the C source is valid for contiguous
+    Integers and booleans are constants if ``fixed``. If ``lengths`` is false, the C source is valid for contiguous
     arrays of any outermost length.
     """
     numbers, arrays = count(), count()

@@ -396,7 +396,7 @@ class FunctionTranslator(Expressions):
         local = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
         super().__init__(emit_call, {name: value for name, value in outside.items() if name not in local})
         self.loops: list[Callable[[], None] | None] = []
-        """Function that emits the end of a pass of each enclosing loop; None for an unrolled loop."""
+        """For each enclosing loop, the function that emits the end of a pass; None for an unrolled loop."""
         self.arguments = arguments
         self.held = {part.base for argument in arguments for part in leaves(argument) if isinstance(part, Arr)}
         self.last_reads: dict[str, int] = {}
@@ -421,11 +421,11 @@ class FunctionTranslator(Expressions):
         for line in returns:
             with self._located(line.statement):
                 if result is MISMATCH:
-                    raise Untranslatable("two return statements give values of different form")
+                    raise Untranslatable("two return statements return values of different type or shape")
                 self._refuse_moved(line.value)
         with self._located(self.tree):
             if any(memory and self.written & {copy, *memory} for copy, memory in self.copied):
-                raise Untranslatable("a loop or a call gives a changed array a second name. Copy the array")
+                raise Untranslatable("a loop or a call gives a modified array a second name. Copy the array")
         return result
 
     def block(self, statements: Sequence[ast.stmt]) -> bool:
@@ -524,7 +524,7 @@ class FunctionTranslator(Expressions):
             moved = memory & self.held if now != old else set()
             moved = moved.union(*(memory & self.memory_of(part) for _, part in arrays[:position]))
             if moved and self.written & (moved | {old.base}):
-                raise Untranslatable("an array of the new state is also in another place. Copy the array")
+                raise Untranslatable("an array of the new state is also used elsewhere. Copy the array")
 
     def _while_loop(self, node: ast.While) -> None:
         def begin() -> None:

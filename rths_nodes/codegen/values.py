@@ -257,7 +257,7 @@ def from_python(value: object, name: str) -> Value:
     if isinstance(value, (tuple, list, bytes)):
         return Tup(tuple(from_python(item, name) for item in value), field_names(value))
     raise Untranslatable(
-        f"{name} is {type(value).__name__}, but kernels can use only numbers, tuples and functions from outside"
+        f"{name} is {type(value).__name__}, but outer values of a kernel must be numbers, tuples or functions"
     )
 
 

@@ -93,7 +93,7 @@ __all__ = [
 ]
 
 _MODULES = ("errors", "samples", "parameters", "decay", "kernels", "protocols")
-"""Modules that define the exported names, by increasing load time. No module imports a later module."""
+"""Modules that define the exported names, fastest to load first. No module imports one that follows it."""
 
 
 def __getattr__(name: str) -> object:

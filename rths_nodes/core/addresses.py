@@ -10,7 +10,7 @@ from contextlib import suppress
 from rths_nodes.core.errors import ConfigError, show
 
 LONGEST, LONGEST_LABEL = 253, 63
-"""Largest numbers of characters, RFC 1035. ``LONGEST``: host name. ``LONGEST_LABEL``: label of a host name."""
+"""Largest numbers of characters in a host name and in a label of a host name (RFC 1035)."""
 LARGEST_PORT = 65535
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?")
 
@@ -51,6 +51,6 @@ def _wrong(address: str) -> str:
         return f"a host name has at most {LONGEST} characters"
     for label in labels:
         if len(label) > LONGEST_LABEL or not _LABEL.fullmatch(label):
-            characters = "letters, digits, hyphens and underscores, with no hyphen at either end"
+            characters = "letters, digits, hyphens and underscores, and must not begin or end with a hyphen"
             return f"the label {show(label)} must consist of 1 to {LONGEST_LABEL} {characters}"
     return ""

@@ -171,7 +171,7 @@ def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:
 
 
 def numbers(vector: Array) -> list[float]:
-    """Return a ``vector`` as a list, for fast element access. Compiled code returns the array itself."""
+    """Return ``vector`` as a list, for fast element access. Compiled code returns the array itself."""
     values: list[float] = vector.tolist()
     return values
 
@@ -201,7 +201,7 @@ def mapped(function: Callable[[S, G], T], items: Sequence[S], argument: G) -> tu
     return tuple([function(item, argument) for item in items])
 
 
-# States as tuples: unrolled code for one, two and three numbers takes half the time
+# States as tuples: code unrolled for one, two and three numbers takes half the time of a loop
 
 
 def along(state: Numbers, h: float, rates: Numbers) -> Numbers:

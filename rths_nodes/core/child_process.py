@@ -54,7 +54,7 @@ class ChildProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self.computes = False
-        """True while an answer of the model is pending. The model then does not notice a closed connection."""
+        """True while an answer of the model is pending. A computing model does not notice a closed connection."""
 
     def start(self, pass_fds: Sequence[int] = (), **more: object) -> None:
         self._shares = False
@@ -78,7 +78,7 @@ class ChildProcess:
             os.close(theirs)
 
     def connect(self, within: float, **more: object) -> None:
-        """Start the process with ``channel`` added to its task. Its first message is due in ``within`` s."""
+        """Start the process with ``more`` in its task. The first message from it is due in ``within`` s."""
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setblocking(False)
         with theirs:

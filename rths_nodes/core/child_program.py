@@ -22,7 +22,7 @@ from pathlib import Path
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 HEARD = {signal.SIGTERM, signal.SIGCHLD}
 KILLING_S = 5.0
-"""Time limit for killing the model's processes, s. A model may fork faster than the guard kills."""
+"""Time limit for killing the model's processes, s. A model may keep forking new processes."""
 ROUND_S = 0.01
 
 

@@ -43,16 +43,16 @@ PROBED = 1e-3
 
 Output = Callable[[Any], object]
 Check = Callable[[tuple[Any, ...], Any], str]
-"""Function ``check(arguments, result)`` that returns the problem of a result, or an empty string."""
+"""Function ``check(arguments, result)`` that describes the fault of a result; empty if the result is valid."""
 AFTER_STATE: Output = itemgetter(1)
 
 
 class Family(NamedTuple):
     """Members of a family of components, declared by ``protocol``, and the checks of their results.
 
-    If the arguments are finite, the results of the methods ``finite`` and of the kernel functions ``kernel`` must
-    be finite. The loop's stages check ramp, setup and compensator instead. Kernels are not guarded if ``kernel``
-    is None. ``shown`` names the attributes with the results of ``step``: numbers for actuators, otherwise arrays.
+    The methods ``finite`` and the kernel functions ``kernel`` must return finite results for finite arguments.
+    Stages of the loop check ramps, setups and compensators. If ``kernel`` is None, kernels are not guarded.
+    ``shown`` names the attributes that hold the results of ``step``: numbers for actuators, otherwise arrays.
     ``needed`` names the members that a class without a kernel must define, by default the abstract members.
     """
 
@@ -92,7 +92,7 @@ FAMILIES = {
     "force_controller": Family(protocols.ForceController, ("step",)),
     "quantity": Family(protocols.Quantity),
 }
-"""Guarded families; for ports see ``laboratory/ports/wrappers.py``."""
+"""Guarded families. Ports are guarded by ``laboratory/ports/wrappers.py``."""
 
 
 def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) -> Any:

@@ -24,7 +24,7 @@ DAMPER_FORCE = "damper_force [N]"
 
 
 def accelerations(count: int) -> tuple[str, ...]:
-    """Return ``count`` channel names for accelerations of the specimen relative to the laboratory floor."""
+    """Return channel names for ``count`` accelerations of the specimen relative to the laboratory floor."""
     return tuple(f"acceleration_{index + 1} [m/s^2]" for index in range(count))
 
 
@@ -56,7 +56,7 @@ class Ramp(Component):
     """Interpolates Targets at the servo rate. Built with ``(params, dt, substeps, n_dof)``, dt in s."""
 
     predicted: int = 0
-    """Number of substeps, at the start of a step, that are predicted before its Target is known."""
+    """Number of substeps at the start of a step whose motion is predicted, before the next Target is known."""
 
     @abstractmethod
     def start(self, target: Target) -> None:
@@ -74,7 +74,7 @@ class Ramp(Component):
         """Return the motion ``(n_dof,)`` at ``substep`` of the current step, from 1 to ``substeps``."""
 
     def predict(self, substep: int) -> Motion:
-        """Return the motion at one of the ``predicted`` substeps, before :meth:`follow`."""
+        """Return the motion at one of the ``predicted`` substeps, before :meth:`follow` is called."""
         return self.step(substep)
 
     def rows(self, substep: int) -> Rows:
@@ -102,8 +102,8 @@ class Setup(Component):
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
         """Return the forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N at ``displacement`` ``(n_dof,)`` m.
 
-        ``axis_forces`` omits the force axes if ``takes_loads`` is false. ``displacement`` belongs to the Target
-        of the same step, which another setup object may have converted.
+        ``axis_forces`` omits the force axes if ``takes_loads`` is false. ``displacement`` is from the Target
+        of the same step. Another setup object may have converted this Target.
         """
 
     @abstractmethod
@@ -111,11 +111,11 @@ class Setup(Component):
         """Return the smallest displacement ``(n_dof,)`` m that brings the axes to ``displacement`` (m)."""
 
     def moved(self, rows: Rows) -> Rows:
-        """Return the motion of the axes, as :meth:`axes` does, in floats."""
+        """Return the motion of the axes, as :meth:`axes` does, but as floats."""
         return rows_of(self.axes(motion_of(rows)))
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
-        """Return the forces (N), as :meth:`forces` does, in floats."""
+        """Return the forces (N), as :meth:`forces` does, but as floats."""
         forces: list[float] = self.forces(np.array(axis_forces), np.array(displacement)).tolist()
         return forces
 
@@ -237,7 +237,7 @@ class SemiActiveOfKernel(SemiActive):
 
 
 class ForceController(Component):
-    """Converts the force target of one axis to the displacement command of its actuator, in plain floats.
+    """Converts the force target of one axis to the displacement command of its actuator. All values are floats.
 
     Built with ``(params, dt)``, dt in s. The caller checks each command, and holds the axis if one is invalid.
     """
@@ -278,7 +278,7 @@ class Compensator(Component):
     external: ClassVar[bool] = False
     """True if another process computes the commands."""
     transport_in_lead: ClassVar[bool] = False
-    """True if the scenario adds the port's transport delay to ``lead``, because the model omits this delay."""
+    """True if the compensator's model omits the port's transport delay. The scenario then adds it to ``lead``."""
     state_names: tuple[str, ...]
     """Names of the values of :meth:`state`. ``alpha[0]`` belongs to axis 0."""
     state_units: Mapping[str, str] = {}
@@ -303,7 +303,7 @@ class Compensator(Component):
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
-        """Return the commands (m) by axis, as :meth:`step` does, in floats."""
+        """Return the commands of :meth:`step` (m) as floats, one for each axis."""
         target = Motion(np.array(x), np.array(v), np.array(a), rests, preparing, np.array(force))
         commands: list[float] = self.step(target, np.array(measured)).tolist()
         return commands

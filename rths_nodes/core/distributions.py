@@ -20,7 +20,7 @@ from rths_nodes.core.validation import LARGEST
 
 LEAST_SHARE = 1e-9
 CHOICE, LIKE = "choice", "like"
-"""Kinds whose parameters are not numbers. ``CHOICE``: values. ``LIKE``: a key and a power (default 1)."""
+"""Kinds whose parameters are not numbers: ``CHOICE`` takes values, ``LIKE`` a key and a power (default 1)."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _truncated_refusal(mean: float, deviation: float, low: float, high: float) -
     from scipy.special import ndtr
 
     share = ndtr((high - mean) / deviation) - ndtr((low - mean) / deviation)
-    return "" if share > LEAST_SHARE else "almost none of the distribution lies between its limits"
+    return "" if share > LEAST_SHARE else "almost none of the distribution lies between its limits. Widen them"
 
 
 def _positive(_: float, deviation: float) -> str:
@@ -168,7 +168,7 @@ def distribution(data: object, path: str) -> Distribution:
     """Build the distribution ``{kind: numbers}``. Raises ConfigError with ``path`` and remedy for invalid data."""
     if not isinstance(data, Mapping) or len(data) != 1:
         kinds = "; ".join(f"{name}: {_listed(kind)}" for name, kind in KINDS.items())
-        raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; known: {kinds}")
+        raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; kinds: {kinds}")
     ((name, values),) = data.items()
     if name not in KINDS:
         raise unknown(path, "distribution", name, KINDS)

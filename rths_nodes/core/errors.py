@@ -96,7 +96,7 @@ def counted(count: float, noun: str) -> str:
 
 
 def printable(text: str, kept: str = "") -> str:
-    r"""Return ``text`` with escapes for characters neither printable nor in ``kept``.
+    r"""Return ``text`` with escapes for all characters that are neither printable nor in ``kept``.
 
     Terminal codes, line breaks and bidirectional controls from other programs could otherwise change the displayed
     or recorded text.
@@ -135,7 +135,7 @@ def raised_at(error: BaseException, module: str) -> str:
 
 
 def located(source: Any, name: str = "") -> str:
-    """Return ``name``, by default the name of ``source``, with file and line if it is in another package."""
+    """Return ``name`` (default: the name of ``source``), with file and line for a source in another package."""
     source = inspect.unwrap(source)
     name = name or source.__qualname__
     if package_of(source.__module__) == package_of(__name__):

@@ -256,7 +256,7 @@ def named(text: str) -> set[tuple[str, str]]:
 
 
 def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
-    """Rename the owners of ``nouns`` in ``text`` by ``names``. An invalid expression is returned unchanged."""
+    """Rename the owners of ``nouns`` in ``text`` as in ``names``. An invalid expression is returned unchanged."""
     changes: list[tuple[int, int, str]] = []
     try:
         source = text.strip().encode()

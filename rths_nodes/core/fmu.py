@@ -88,7 +88,7 @@ LARGEST_SHARE = 0.5
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
 
 END, LOCATOR, END_64 = 22, 20, 56
-"""Sizes, bytes. ``END``: end record, excluding its comment. ``LOCATOR``, ``END_64``: zip64 records before it."""
+"""Sizes, bytes. ``END``: end record, excluding its comment. ``LOCATOR``, ``END_64``: zip64 records."""
 TAIL = END_64 + LOCATOR + END + (1 << 16)
 
 
@@ -187,7 +187,7 @@ class Description:
         unit, here = unit_name(variable), f"{row.key} = {show(row.name)}"
         key = f"units.{variable.name} = {show(stated)}"
         if not isinstance(stated, (str, type(None))):
-            raise ConfigError(f"{key}: must be text; known: {units}")
+            raise ConfigError(f"{key}: must be the name of a unit; known: {units}")
         if not unit:
             if stated is None:
                 raise ConfigError(
@@ -221,10 +221,10 @@ class Description:
         return float(base.factor)
 
     def lines(self, fed: Sequence[str], settings: Mapping[str, object]) -> list[str]:
-        """Return lines that describe the FMU: maker, variables, ``settings``, and inputs not ``fed``."""
+        """Return lines that describe the FMU: maker, variables, ``settings``, and inputs not in ``fed``."""
         tool = f", by {self.model.generationTool}" if self.model.generationTool else ""
         keeps_state = self.simulation.canGetAndSetFMUstate
-        state = "can be saved and restored" if keeps_state else "can be reset only by a new start"
+        state = "can be saved and restored" if keeps_state else "can be reset only by restarting the FMU"
         needs_tool = self.simulation.needsExecutionTool
         needs = ", and the FMU needs this program while it runs" if needs_tool else ""
         lines = [
@@ -290,7 +290,7 @@ def directory_size(tail: bytes) -> int:
 
 @contextmanager
 def archive(path: str) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
-    """Open an FMU and yield the archive and its members by name. Raises ConfigError if damaged or dangerous."""
+    """Open an FMU and yield the archive and its members by name. Raises ConfigError for an unsafe archive."""
     try:
         with Path(path).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
@@ -379,7 +379,7 @@ def _described(file: str, version: tuple[int, ...]) -> Description:
         raise ConfigError(
             f"the FMU has no {described.binaries}/{described.identifier}.so, the binary for this machine. It has "
             f"{', '.join(there) or 'no binaries'}"
-            + (". Build the binary from its sources with `fmpy compile`" if sources else "")
+            + (". Build the binary from the sources in the FMU with `fmpy compile`" if sources else "")
         )
     return described
 
@@ -457,7 +457,7 @@ class FmuParams:
     )
 
     def rows(self) -> Iterator[Row]:
-        """Yield the inputs and outputs that the test uses, in the order of the model process."""
+        """Yield the inputs and outputs that the test uses, in the order that the model process expects."""
         raise NotImplementedError
 
     def step_in(self, test: TestContext) -> float:
@@ -612,7 +612,7 @@ class FmuProcess:
         self.moved = self._changed = False
 
     def answer(self, wait: float = 0.0) -> Array | None:
-        """Return the outputs in SI units; None after ``wait`` s without any. Raises RuntimeError on failure."""
+        """Return the outputs in SI units; None if none arrive in ``wait`` s. Raises RuntimeError on failure."""
         if (message := self._process.receive(8 * len(self.outputs), wait)) is None:
             return None
         self.unchanged += self._changed and message == self._told

@@ -127,7 +127,7 @@ class Unit:
         if self._inputs[1]:
             self._set(self._unit.component, *self._inputs)
         self._do_step(self._unit.component, time, self._dt, *self._flags)
-        if self._ends.value or self._early.value:  # only FMI 3.0
+        if self._ends.value or self._early.value:  # set only by FMI 3.0
             ended = self._ends.value
             reason = "requests the end of the simulation" if ended else f"has stopped at {self._last.value:g} s"
             raise SystemExit(f"the model {reason} in the step from {time:g} s to {time + self._dt:g} s")

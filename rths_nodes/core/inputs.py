@@ -51,9 +51,9 @@ class Named:
         return str((folder / os.path.expanduser(self.path)).absolute())
 
     def _read(self) -> tuple[dict[str, bytes], str, str]:
-        """Return the contents of the file and of the files that it uses, its path, and the hash of all contents.
+        """Return the contents of all files by path, the path of the main file, and the hash of the contents.
 
-        Paths are relative to the common folder of the files.
+        The files are the main file and all files that it uses. Paths are relative to their common folder.
         """
         main = Path(self.absolute(Path()))
         try:

@@ -186,7 +186,7 @@ class RigQuantity(NamedTuple):
     """Quantity of the rig: number of consecutive ``counted`` samples, or their fraction in the last second.
 
     ``counted(command, measured)`` takes the flags of Command and Measurement. It returns whether the sample
-    counts, or None to leave the number in a row unchanged. In messages, ``reason`` follows the value.
+    counts, or None to leave the count unchanged. In messages, ``reason`` follows the value.
     """
 
     unit: str
@@ -334,7 +334,7 @@ LONGEST = 2.0**40
 
 
 def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
-    """Return the largest change of the command step per sample while braking, m, by axis."""
+    """Return the largest change of the command step per sample while braking, m, for each axis."""
     return [limit.deceleration * dt * dt for limit in limits]
 
 

@@ -51,7 +51,7 @@ def table(cls: type) -> list[Row]:
 
 
 def sections(cls: type, path: str = "") -> Iterator[tuple[str, type]]:
-    """Yield path (``axes.NAME.limits``) and class of the sections in ``cls`` without a type, outermost first."""
+    """Yield the path (``axes.NAME.limits``) and class of each section of ``cls`` that has no ``type``."""
     for name, spec in declared(cls).items():
         if spec.cls is not None:
             section = join(path, name) + (f".{ANY}" if spec.kind == "sections" else "")

@@ -62,9 +62,7 @@ def params(cls: type[T]) -> type[T]:
     made: Any = attrs.frozen(kw_only=True, slots=True)(cls)
     bare = ", ".join(field.name for field in attrs.fields(made) if _KEY not in field.metadata)
     if bare:
-        raise TypeError(
-            f"{cls.__qualname__}: {bare}: must be declared with number(), text() or a similar function"
-        )
+        raise TypeError(f"{cls.__qualname__}: declare {bare} with number(), text() or a similar function")
     _add_members(made, ChecksScenario)
     checked: type[T] = made
     return checked
@@ -184,9 +182,9 @@ def vector(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: 
 def matrix(doc: str, unit: str = "", default: object = attrs.NOTHING, large: bool = False) -> Field:
     """Declare a list of rows of equal length, stored as a tuple of tuples, or a CSV file with the rows.
 
-    The path is resolved as in :func:`path`. The numbers are stored and recorded. A ``large`` matrix may
-    also be in a Matrix Market or npz file. For such a file, and for a CSV file with more than
-    ``validation.TAKEN_IN`` rows, the path is stored and recorded.
+    The path is resolved as in :func:`path`. The numbers of a CSV file are stored and recorded. A ``large``
+    matrix may also be in a Matrix Market or npz file. For these files, and for CSV files with more than
+    ``validation.TAKEN_IN`` rows, the path is stored and recorded instead.
     """
     return _field("matrix", doc, default, unit, large=large)
 
@@ -253,7 +251,7 @@ def evolved(built: T, **values: object) -> T:
 
 
 def completed(built: T, name: str, value: object) -> T:
-    """Return ``built`` with its parameter ``name`` set to ``value`` if it is None; otherwise unchanged."""
+    """Return ``built`` with ``value`` for the parameter ``name`` if this parameter exists and is None."""
     if name not in declared(type(built)) or getattr(built, name) is not None:
         return built
     return evolved(built, **{name: value})
@@ -379,7 +377,7 @@ class ChecksScenario:
         return (0,) * n_axes
 
     def remarks(self, state: Mapping[str, float]) -> list[str]:
-        """Return remarks on ``state``, the internal quantities of a compensator, by name, at the end of a test."""
+        """Return remarks on a compensator after a test. ``state`` maps its internal quantities to final values."""
         return []
 
 
@@ -426,7 +424,7 @@ class OfIntegratorParams(OfParams):
     """True if an integrator without a structure also returns displacements of degrees of freedom that have no
     axis; the scenario lists them as ``observed``."""
     who: str = ""
-    """Part of the integrator that defines the excitation; empty if the scenario defines it."""
+    """Program that defines the excitation, as named in messages; empty if the scenario defines the excitation."""
     experimental_stiffness: Any = None
     """Specimen stiffness that an external integrator assumes, ``(n_dof, n_dof)`` N/m."""
     equivalent_damping: object = None
@@ -436,7 +434,7 @@ class OfIntegratorParams(OfParams):
     proportional_to: str = ""
     """Parameter to which all targets from a file are proportional, or an empty string."""
     ground: object = None
-    """Input of an external integrator that receives the ground motion of the scenario."""
+    """Input of an external integrator for the ground motion of the scenario; None without such an input."""
 
 
 class OfStructureParams(OfParams):
@@ -458,9 +456,9 @@ class OfCompensatorParams(OfParams):
     lead: float
     """Time by which the target is extrapolated, s; used only if the compensator has this parameter."""
     known: Any = None
-    """Constants of the rig that replace a model file."""
+    """Constants of the rig, given in place of a model file."""
     inverse: Any = None
-    """Gains of an identified inverse that replace a model file."""
+    """Gains of an identified inverse, given in place of a model file."""
 
 
 class OfSemiActiveParams(OfParams):

@@ -62,7 +62,7 @@ class GroundMotion(Protocol):
     def __init__(self, params: object, seed: int) -> None: ...
 
     def sample(self, times: Array) -> Array:
-        """Return the values ``(len(times),)`` at ``times`` (s), in m/s^2, or in m if used as a displacement."""
+        """Return the excitation ``(len(times),)`` at ``times`` (s), in m/s^2, or m if used as a displacement."""
         ...
 
 
@@ -162,7 +162,7 @@ class Integrator(Protocol):
     def __init__(self, params: object, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 
     def excite(self, ground_acceleration: Array) -> None:
-        """Receive the ground acceleration ``(steps + 1,)`` m/s^2, for an integrator without an external force."""
+        """Receive the ground acceleration ``(steps + 1,)`` m/s^2. The default implementation ignores it."""
 
     def open(self) -> None:
         """Start an external part, or listen for its connection, before the test. Does not wait."""
@@ -242,7 +242,7 @@ class FarEnd:
 
 @dataclass(frozen=True)
 class ReportedState:
-    """Measurement of the far end, number of the newest command that it received, and reason for its stop."""
+    """Measurement of the far end, number of the newest received command, and reason why the far end stopped."""
 
     measured: Measurement
     newest: int
@@ -460,4 +460,4 @@ class Quantity(Protocol):
         """Return the quantity's unit for the units of its expressions. Raises ValueError for unsuitable units."""
 
     def step(self, values: Sequence[float]) -> float:
-        """Return the quantity at the next sample for the values of its expressions, in SI units."""
+        """Return the quantity at the next sample from ``values`` of its expressions. All are in SI units."""

@@ -90,7 +90,7 @@ def name_of(component: Kernel | Function) -> str:
 
 
 def add(family: str, component: Any, path: str = "") -> str:
-    """Add a component of the running program: a class, a kernel or its step. Return the component's name.
+    """Add a component of the running program and return its name. ``component`` is a class, a kernel or a step.
 
     The component replaces an earlier component of the same name. A scenario with the replaced component is
     refused. Raises ConfigError if the component is invalid or has the name of a shipped or installed component.
@@ -131,12 +131,12 @@ def named(family: str, component: object, path: str = "") -> str:
 
 
 def added() -> list[tuple[str, object]]:
-    """Return family and component of each addition by the running program, for its child processes."""
+    """Return the families and objects of all components added with :func:`add`, for child processes."""
     return [(family, component) for (family, _), (component, _) in _added.items()]
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return an identifier of this process and its added components in ``parts``; empty if there are none."""
+    """Return an identifier of this process and the added components of ``parts``; empty if ``parts`` has none."""
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""

@@ -34,7 +34,7 @@ from rths_nodes.core.samples import EMPTY, Array
 
 
 class SpecimenKernel(NamedTuple):
-    """Functions of a specimen: ``constants`` from parameters, states at ``rest``, ``force`` (N) and ``rate``."""
+    """Functions of a specimen that return constants, states at rest, force (N), and rates of the states."""
 
     constants: Function
     rest: Callable[..., tuple[float, ...]]
@@ -49,7 +49,7 @@ def no_rates(constants: object, state: object, displacement: float, velocity: fl
 
 
 class Specimen:
-    """Computes the force of a specimen of one axis and the rates of its inner states, in plain floats.
+    """Computes the force of a specimen of one axis and the rates of its inner states, as floats.
 
     A class with a kernel defines ``KERNEL`` or :meth:`kernel_of`. Any other class implements ``force``, ``rate``,
     ``initial_state`` and, if it has states, ``decay``.
@@ -141,7 +141,7 @@ class Actuator:
 
     @classmethod
     def kernel_of(cls, params: AnyParams, specimen: Specimen) -> Kernel:
-        raise NotImplementedError(f"{cls.__name__}: the class must have a kernel, or its own method step")
+        raise NotImplementedError(f"{cls.__name__}: the class must define a kernel or the method step")
 
     def reset(self) -> None:
         """Return the actuator to rest at zero displacement and zero command."""
@@ -220,7 +220,7 @@ class Rig:
 
     @classmethod
     def kernel_of(cls, params: AnyParams, n_axes: int) -> RigKernel:
-        raise NotImplementedError(f"{cls.__name__}: the class must have a kernel, or its own method step")
+        raise NotImplementedError(f"{cls.__name__}: the class must define a kernel or the method step")
 
     @classmethod
     def at_commands(cls, params: AnyParams) -> object | None:

@@ -40,7 +40,7 @@ Part = tuple[str, "Dataset", str | None]
 
 
 class Reader:
-    """Collects numbers by name, at most ``most`` bytes as float64, and the kinds of other values."""
+    """Collects arrays of numbers (at most ``most`` bytes as float64) and the kinds of other values, by name."""
 
     def __init__(self, most: int) -> None:
         self._left = most
@@ -176,7 +176,7 @@ def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> tupl
 
 
 def bounded(most: int, size: int) -> None:
-    """Limit the processor time, and limit the memory to its present size plus three times ``most`` bytes."""
+    """Limit the additional memory to ``3 * most`` bytes, and the CPU time according to ``size + most``."""
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
     seconds = CPU_S + (size + most) // CPU_RATE
     for kind, wanted in ((resource.RLIMIT_AS, used + 3 * most), (resource.RLIMIT_CPU, seconds)):

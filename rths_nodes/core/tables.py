@@ -195,7 +195,7 @@ def column(units: Mapping[str, float], doc: str, optional: bool = False) -> para
 UNIFORM = 0.01
 """Permitted deviation of exact times from uniform times, as a fraction of a step."""
 UNIFORM_ROUNDED = 0.15
-"""Same as ``UNIFORM`` for rounded times. A missing line causes a deviation of at least 0.16."""
+"""Permitted deviation of rounded times, as in ``UNIFORM``. A missing line causes a deviation of at least 0.16."""
 SHORTEST_STEP = float(np.finfo(float).tiny)
 """Shortest step with a finite rate, s."""
 
@@ -269,7 +269,7 @@ class _Text:
             if (self.separator != "," or len(parts) > 1) and any(map(_DECIMAL_COMMA.fullmatch, parts)):
                 why = "it has decimal commas. Write decimal points"
             elif not cells[-1] and self.separator:
-                why = "the separator at the end of the line makes one cell too many"
+                why = "the separator at the end of the line makes one cell too many. Remove it"
             elif len(cells) != count:
                 why = f"it has {len(cells)} cells"
             elif not any(map(_is_number, cells)):
@@ -293,7 +293,7 @@ class _Text:
         fractions = bool(cells) and not any(map(_WHOLE.fullmatch, cells))
         if counted or (fractions and all(numbers)):
             return (
-                f"line {self.number}: {' '.join(self.first)[:_SHOWN]!r} contains the numbers of the channels. "
+                f"line {self.number}: {' '.join(self.first)[:_SHOWN]!r} contains channel numbers, not data. "
                 "Begin the line with #, or add a line of names above it"
             )
         return ""
@@ -355,7 +355,7 @@ def read_binary(path: Path, most: int = LARGEST) -> Contents:
         try:
             return _received(results, most, kind)
         except EOFError:
-            raise ValueError(process.end(ENDING_S) or "the reader of the file has ended") from None
+            raise ValueError(process.end(ENDING_S) or "the process that reads the file has exited") from None
 
 
 def _received(results: IO[bytes], most: int, kind: str) -> Contents:

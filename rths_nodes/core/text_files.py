@@ -61,7 +61,7 @@ def read_head(path: str | os.PathLike[str], count: int, most: float = math.inf) 
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("the path is not a regular file")
         if status.st_size > most:
-            raise TooLarge(f"the file has {size_of(status.st_size)}: must be <= {size_of(int(most))}")
+            raise TooLarge(f"the file size is {size_of(status.st_size)}: must be <= {size_of(int(most))}")
         with open(descriptor, "rb", closefd=False) as stream:
             # reading no more than the file size cannot block: special files such as /proc/kmsg have the size 0
             return stream.read(min(count, status.st_size))
@@ -74,7 +74,7 @@ def encoding_of(head: bytes) -> str:
 
 
 def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of an npz file. Raises ValueError if it is damaged or exceeds ``most`` bytes unpacked."""
+    """Unpack the arrays of an npz file. Raises ValueError if they are damaged or exceed ``most`` bytes."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
@@ -89,7 +89,7 @@ def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return the inode, size and times of a file. Raises OSError if missing, ValueError for an invalid path."""
+    """Return inode, size and times of a file. Raises OSError if it is missing, ValueError for an invalid path."""
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 

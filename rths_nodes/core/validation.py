@@ -80,7 +80,7 @@ def _path(spec: Spec, value: object, path: str) -> str:
 
 def _texts(spec: Spec, value: object, path: str) -> tuple[str, ...]:
     if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
-        raise ConfigError(f"{path} = {show(value)}: must be a list of texts")
+        raise ConfigError(f"{path} = {show(value)}: must be a list of strings")
     return tuple(_text(spec, entry, path) for entry in value)
 
 

@@ -176,8 +176,8 @@ class Layout:
     def reader(self, make: Make[T]) -> Callable[[bytes], tuple[T, int]]:
         """Return a function that converts the bytes of a message to the result of ``make`` and the stamp in ns.
 
-        The function raises ValueError for another layout or run. The last result is cached, because nodes of a
-        process share messages.
+        The function raises ValueError for a message of another layout or run. The last result is cached, because
+        nodes of a process share messages.
         """
         last: tuple[bytes, tuple[T, int]] | None = None
 
@@ -376,7 +376,7 @@ def decode(message: str, data: bytes, text: str | None = None) -> Data:
     values: Data = {}
     try:
         if data[:4] != ENCAPSULATION:
-            raise ValueError("the byte order or the encapsulation differs")
+            raise ValueError("the encapsulation must be little-endian CDR")
         for name, kind, is_array in fields_of(definition(message) if text is None else text):
             if kind in (HEADER, TIME):
                 values["stamp"] = get("I", 4) * SECOND + get("I", 4)

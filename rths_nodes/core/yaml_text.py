@@ -57,7 +57,7 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self._level -= 1
         if alias and id(node) not in self._written:
-            raise _refused(mark, "an alias is inside its own anchor")
+            raise _refused(mark, "an alias must not refer to a value that contains it")
         if not alias:
             self._written[id(node)] = self._measured(node, mark)
         return node

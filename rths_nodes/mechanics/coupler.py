@@ -36,7 +36,7 @@ from rths_nodes.core.samples import Array
 Rows = tuple[Numbers, ...]
 
 SINGULAR = 1e-3
-"""Jacobian determinant (magnitude) below which actuators jam. Rotations are multiplied by the longest arm."""
+"""Magnitude of the Jacobian determinant (rotations times the longest arm) below which the actuators jam."""
 ITERATIONS = 20
 """Largest number of iterations of Newton's method. Within the limits, four to six suffice."""
 CLOSED = 1e-13

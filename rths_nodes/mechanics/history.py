@@ -83,6 +83,6 @@ def _load(path: Path, *now: int) -> History:
     if target.shape != (n, 3, n_axes) or command.shape not in ((n, n_axes), (0, n_axes)) or n < 2:
         raise ValueError("the arrays have inconsistent sizes")
     if not (np.isfinite(target).all() and np.isfinite(command).all()):
-        raise ValueError("the file has numbers that are not finite")
+        raise ValueError("the file contains numbers that are not finite")
     target.flags.writeable = command.flags.writeable = False
     return history

@@ -158,7 +158,7 @@ def state_space(coefficients: Array) -> StateSpace:
 
 
 def balanced(model: StateSpace) -> StateSpace:
-    """Return the same system with states of comparable size, scaled without rounding by powers of two."""
+    """Return the same system with states scaled to comparable size by powers of two, without rounding."""
     from scipy.linalg import matrix_balance  # the import takes a tenth of a second
 
     speed = max(1.0, float(np.abs(model.poles()).max()))
@@ -241,7 +241,7 @@ class LoadingModel:
         if self.state_space is not None:
             return balanced(self.state_space)
         if not self.dynamic:
-            raise ConfigError(f"{self.origin}: an axis without dynamics has no state space. Remove feedback")
+            raise ConfigError(f"{self.origin}: an axis without dynamics has no state space. Remove the feedback")
         return state_space(self.feedforward)
 
     @property

@@ -28,7 +28,7 @@ Matrix = Any
 Indices = NDArray[np.intp]
 
 WELL_FILLED = 2.0
-"""Products use the band of a matrix if it has fewer entries than this number times the nonzero entries."""
+"""Products use a band if it has fewer entries than this number times the nonzero entries of the matrix."""
 
 
 class NotDefinite(ValueError):
@@ -52,7 +52,7 @@ def largest(matrix: Matrix) -> float:
 
 
 def inverse(matrix: Matrix) -> Array | Inverse:
-    """Return an operator that multiplies by the inverse.
+    """Return the inverse as an array, or as an operator for products if ``matrix`` is sparse.
 
     Raises LinAlgError for a singular array, and NotDefinite for a sparse matrix that is not positive definite.
     """

@@ -57,7 +57,7 @@ PERIOD = 0.01
 """Approximate interval between samples, s. Over shorter intervals, noise dominates displacement differences."""
 UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED | FLAG_FROZEN
 GATE = 5.0
-"""Largest innovation of a force that is used. In the mean square, larger innovations count as ``GATE``."""
+"""Largest innovation at which a force is used. In the mean square, larger innovations count as ``GATE``."""
 IDENTIFIED = 1.0 / 12.0
 """Fraction of the initial uncertainty at which a parameter counts as identified."""
 DETERMINED = 0.5
@@ -197,7 +197,7 @@ class Copy:
         return float(self.kernel.step(constants, (x, self.memory * point[-1]), x)[1])
 
     def row(self, x: float, v: float) -> tuple[Array, float]:
-        """Return the forces (N) due to each open parameter at its initial value, ``(m,)``, and to all others."""
+        """Return the forces (N) of the open parameters at their initial values, ``(m,)``, and of all others."""
         rest = dict.fromkeys(self.names, 0.0)
         forces = []
         for name in (None, *self.names):
@@ -289,7 +289,7 @@ def capped(belief: Belief, most: Array) -> Belief:
 
 
 CENTRE = 2.0
-"""Weight of the central point in covariances, beta of a Gaussian distribution. The weight in means is zero."""
+"""Weight of the central point in covariances (beta for a Gaussian distribution); its weight in means is 0."""
 
 
 def points(belief: Belief) -> Array:
@@ -418,7 +418,7 @@ class Unscented:
         return Belief(mean, np.diag(np.append(self._most[:n], MEMORY_AT_FIRST * self._most[n:])))
 
     def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
-        """Return the belief after the motion from ``before`` (m) to ``sample``, with ``lost`` samples between."""
+        """Return the belief after the motion from ``before`` (m) to ``sample``; ``lost`` samples are missing."""
         noise = self._noise
         if lost and self._copy.memory:
             noise = np.append(noise[:-1], min(1.0, GAP * lost))

@@ -179,12 +179,12 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
     "channel_numbers": (
         lines("1,2,3,4", text(TABLE[:, 1:])),
         mapped(["", *"1234"], rate=True),
-        ("line", "1", "channels"),
+        ("line", "1", "channel"),
     ),
     "channel_names": (
         lines("101,102,205,7", text(TABLE[:, 1:])),
         mapped(["", *"1234"], rate=True),
-        ("line", "1", "channels"),
+        ("line", "1", "channel"),
     ),
     "mm_for_m": (lines(), mapped(list(NAMES), units=("s", *"mmmN")), ("axes.a.target", "10 m", "stroke", "0.1 m")),
     "kn_for_n": (
