@@ -184,7 +184,7 @@ _Loader.yaml_constructors = {
 def parse(source: str, origin: str) -> Any:
     """Parse YAML text. Raises ConfigError, whose message begins with ``origin``, for invalid text."""
     if len(source) > LARGEST_TEXT:
-        raise ConfigError(f"{origin}: the text has {len(source)} characters: must be <= {size_of(LARGEST_TEXT)}")
+        raise ConfigError(f"{origin}: the text has {len(source)} characters: must be <= {LARGEST_TEXT}")
     try:
         with suppress(yaml.YAMLError):
             if not _DIFFERENT.search(source):
