@@ -151,7 +151,7 @@ LONG = f"a: &a {'x' * 10_000}\nb: [{', '.join(['*a'] * 1000)}]"
         (BOMB, ("file", "line 6", "200000")),
         (LADDER, ("aliases", "50", "levels")),
         (LONG, ("file", "line 2", "4 MiB")),
-        ("x" * (5 << 20), ("file", "5242880", "<= 4 MiB")),
+        ("x" * (5 << 20), ("file", "5242880", "<= 4194304")),
     ],
     ids=["bomb", "ladder", "long", "large"],
 )
