@@ -220,7 +220,7 @@ def test_parameters_have_value_unit_and_meaning() -> None:
     for title in ("Compensator", "Structure", "Axis story_1"):
         assert f'<tr class="head"><th>{title}</th>' in page
     for name, value, unit, meaning in (
-        ("alpha_es", "15", "samples", "estimated delay constant"),
+        ("alpha_es", "15", "samples", "estimated delay constant alpha"),
         ("mass", "503400", "kg", "mass m of the numerical part, without the specimen"),
         ("limits.velocity", "0.76", "m/s", LARGEST_CHANGE),
     ):

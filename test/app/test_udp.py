@@ -286,7 +286,7 @@ def test_nodes_in_lockstep_equal_the_simulator(rig: Any, different: Any, host: s
     ("emulated", "here", "words"),
     [
         ((), ["servo_rate=512"], ("976562 ns", "1953125 ns")),
-        ((), ["port.emulator=false"], ("port.emulator", "simulator")),
+        ((), ["port.emulator=false"], ("port.emulator", "real")),
         ((), ["port.hold=ramp"], ("controller", "sample")),
         (("own_clock",), [], ("pace", "realtime")),
     ],

@@ -167,7 +167,7 @@ def test_force_axis_is_held_where_its_sensor_failed(reading: float, trip: int, s
 def test_column_needs_force_control_by_nodes() -> None:
     column = "axes.weight.force_control.law.column={column_length: 3.0}"
     check_layout(rig(weight("nodes"), column))
-    with pytest.raises(ConfigError, match=naming("axes.weight.force_control.law.column", "rig")):
+    with pytest.raises(ConfigError, match=naming("axes.weight.force_control.law.column", "actuator_nodes")):
         check_layout(rig(weight("controller"), column))
 
 

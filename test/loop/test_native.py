@@ -338,7 +338,7 @@ def test_recording_equals_recording_of_embedded_loop(process: Path, tmp_path: Pa
 
 MOUNTED = {
     "noexec": ("noexec,size=64m", "", "noexec", "compiled"),
-    "full": ("size=64k", "", "kept", "compiled"),
+    "full": ("size=64k", "", "stored", "compiled"),
     "read-only": ("size=64m", "mount -o remount,ro $XDG_CACHE_HOME;", "Read-only", "compiled"),
     "noexec everywhere": ("noexec,size=64m", "export TMPDIR=$XDG_CACHE_HOME;", "noexec", "kernels"),
 }

@@ -106,7 +106,7 @@ def test_low_pass_scale_and_relative() -> None:
         ({"history": {"t": TIME, "x": MOVED, "y": MOVED}}, ("columns: missing", "t, x, y")),
         ({"history": {"axis_1": MOVED}}, ("time: missing", "rate")),
         ({"history": {"t": TIME, "x": MOVED}, "columns": {"a": {"column": "x"}}}, ("columns", "a", "axis_1")),
-        ({"history": {"t": TIME**1.1, "x": MOVED}}, ("integrator.time", "previous row", "rise")),
+        ({"history": {"t": TIME**1.1, "x": MOVED}}, ("integrator.time", "previous row", "increase")),
         ({"history": {"t": TIME, "x": MOVED}, "rate": 5.0, "time": {"column": "t"}}, ("rate = 5 Hz", "time")),
         ({"history": {"t": TIME, "x (mm)": MOVED}, "columns": {"axis_1": {"column": "x (mm)"}}},
          ("unit = m", "mm")),

@@ -399,7 +399,7 @@ def test_rig_that_does_not_tick_refuses_motions(walk, monkeypatch):
     w = walk().refer()
     monkeypatch.setattr(drive, "PATIENCE_S", 0.01)
     w.session.drive.hold_loop._busy = True
-    with pytest.raises(PortError, match=naming("not ticked", "0.01 s")):
+    with pytest.raises(PortError, match=naming("tick", "0.01 s")):
         w.session.check()
     w.session.drive.hold_loop._busy = False
     assert w.session.state is State.TRIPPED

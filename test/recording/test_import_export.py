@@ -211,7 +211,7 @@ def test_imported_recording_identifies_same_model(tmp_path: Path) -> None:
         ({"time": None, "servo_rate": 1000.0}, ("1000 Hz", "4096 Hz", "rths_benchmark_2020")),
         ({"servo_rate": 4096.0}, ("exactly", "servo_rate")),
         ({"time": {"column": "result.x"}}, ("time.column", "unknown", "result.x", "results.x")),
-        ({"time": {"column": "u"}}, ("rise", "even", "steps")),
+        ({"time": {"column": "u"}}, ("increase", "equal", "steps")),
         ({"time": {"column": "u", "factor": 0.0}}, ("row 2", "steps", "0 s")),
         ({"time": {"column": "floors", "index": 4}}, ("time.index", "4", "floors")),
         ({"axes": {"jack": {"displacement": {"column": "u"}}}}, ("axes.jack", "target")),
@@ -243,7 +243,7 @@ def test_imported_record_has_no_soft_start(matlab: Path, tmp_path: Path) -> None
     ("text", "parts"),
     [
         ("a,b\n1,2\n3,x\n", ("line", "3", "3,x", "2")),
-        ("a,b\n1,2\n3,nan\n5,6\n", ("row", "2", "nan", "number")),
+        ("a,b\n1,2\n3,nan\n5,6\n", ("row", "2", "nan", "finite")),
         ("# nothing\n", ("contains", "numbers")),
     ],
 )

@@ -254,8 +254,16 @@ class RigStage:
                 self.slowed += measured.flags & FLAG_SLOWED > 0
                 if bridged or self._bridges.watches:
                     self._bridges.sampled(sample, bridged)
-        else:
-            self._check_stop(command, shown, measured.displacement.tolist())
+        else:  # a stop has no target, so its tracking error is 0
+            aims = measured.displacement.tolist()
+            reason, level, action = self._check.measurement(shown, aims), "", ""
+            if self.levels is not None:
+                level, action = self.levels.judge(command, shown, aims)
+            if action == INTERLOCK:
+                self.port.drop_heartbeat()
+                reason = reason or level
+            if reason and self._end is State.HELD:
+                self._end, self.machine.reason = State.TRIPPED, f"sample {sample}: {reason}"
         self.sample = sample
         if self.stopping:
             measured.flags |= FLAG_TRIPPED
@@ -290,17 +298,6 @@ class RigStage:
         elif action == INTERLOCK:
             port.drop_heartbeat()
         return reason or level
-
-    def _check_stop(self, command: Command, shown: Measurement, tared: list[float]) -> None:
-        """Trip instead of a hold if a limit is exceeded. A stop has no target, so its tracking error is 0."""
-        reason = self._check.measurement(shown, tared)
-        if self.levels is not None:
-            level, action = self.levels.judge(command, shown, tared)
-            if action == INTERLOCK:
-                self.port.drop_heartbeat()
-                reason = reason or level
-        if reason and self._end is State.HELD:
-            self._end, self.machine.reason = State.TRIPPED, f"sample {shown.sample}: {reason}"
 
     def _heed(self, asked: OperatorRequests) -> None:
         if asked.stop_reason:

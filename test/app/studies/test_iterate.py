@@ -409,7 +409,7 @@ def test_invalid_history_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
-        ({}, ("compensator.type", "integrator", "targets")),
+        ({}, ("compensator.type", "integrator.type", "targets")),
         (PRESCRIBED | {"soft_start": {"amplitude": 0.001}}, ("compensator.type", "soft_start", "left")),
     ],
 )
