@@ -52,9 +52,9 @@ class ForceKernel(NamedTuple):
     constants: Function
     rest: Function
     begin: Function
-    """``begin(constants, state, position, target, drift, drift_before) -> state``."""
+    """Function ``begin(constants, state, position, target, drift, drift_before) -> state`` that starts control."""
     step: Function
-    """``step(constants, state, target, measured, drift) -> state, command``."""
+    """Function ``step(constants, state, target, measured, drift) -> state, command``, called for each sample."""
 
 
 class ForceControllerOfKernel(ForceController):
@@ -81,7 +81,7 @@ class ForceControllerOfKernel(ForceController):
 
 
 def coupled_axis() -> Field:
-    return integer("number of the displacement axis that moves the head of the column, from 1", "", 1, at_least=1)
+    return integer("number (from 1) of the displacement axis that moves the head of the column", "", 1, at_least=1)
 
 
 def extension_of(column: ColumnGeometry | None) -> Function:
@@ -149,10 +149,10 @@ class FeedForwardPi(ForceControllerOfKernel):
     class Params:
         stiffness: float = number("stiffness of specimen and load frame in series", "N/m", more_than=0.0)
         integral_gain: float = number(
-            "rate k_i at which the remaining error decays", "1/s", 5.0, more_than=0.0, at_most=1e4
+            "rate k_i at which force errors decay", "1/s", 5.0, more_than=0.0, at_most=1e4
         )
         proportional_gain: float = number(
-            "fraction k_p of an error that is corrected immediately", "1", 0.0, at_least=0.0, less_than=1.0
+            "fraction k_p of a force error to correct immediately", "1", 0.0, at_least=0.0, less_than=1.0
         )
         lead: float = number(
             "delay of the actuator, compensated by the feedforward", "s", 0.0, at_least=0.0, at_most=0.2
@@ -243,7 +243,7 @@ def valve_law(extension: Function) -> ForceKernel:
     def step(
         k: ValveConstants, s: ValveState, target: float, measured: float, drift: float
     ) -> tuple[ValveState, float]:
-        """Return the position (m): the force error, times gain and compliance, drives the valve."""
+        """Return the piston position (m) after a sample with a valve signal proportional to the force error."""
         position, flow, base, _ = s
         position, flow = opened(k, position, flow, k[1] * (target - measured) * k[0])
         correction = position - base - extension(k[7], measured * k[0], drift)
@@ -253,16 +253,14 @@ def valve_law(extension: Function) -> ForceKernel:
 
 
 class ServoValve(ForceControllerOfKernel):
-    """Controller of one axis and its valve, in the sign convention of the axis. Commands are piston positions."""
+    """Rig's own controller and servovalve, in the sign convention of the axis. Commands are piston positions."""
 
     @params
     class Params:
         stiffness: float = number("stiffness of specimen, load frame and oil in series", "N/m", more_than=0.0)
-        gain: float = number(
-            "rate k_f at which an error of the force decays", "1/s", 60.0, more_than=0.0, at_most=1e4
-        )
+        gain: float = number("rate k_f at which force errors decay", "1/s", 60.0, more_than=0.0, at_most=1e4)
         displacement_gain: float = number(
-            "rate k_d at which an error of a held displacement decays", "1/s", 60.0, more_than=0.0, at_most=1e4
+            "rate k_d at which errors of a held displacement decay", "1/s", 60.0, more_than=0.0, at_most=1e4
         )
         valve_time_constant: float = number(
             "time constant T of the spool of the valve", "s", 0.003, more_than=0.0, at_most=0.1
@@ -302,6 +300,6 @@ class ServoValve(ForceControllerOfKernel):
         self._state = (position, 0.0, 0.0, 0.0)
 
     def hold(self, command: float, shown: float) -> float:
-        """Return the position (m) of the piston held at ``command`` (m). The sensor measures ``shown`` (m)."""
+        """Return the piston position (m) while ``command`` (m) is held and the sensor measures ``shown`` (m)."""
         self._state, position = hold(self._constants, self._state, command, shown)
         return float(position)

@@ -298,7 +298,7 @@ def along_polynomial(curve: Four, step: float, t: float) -> Triple:
 
 
 def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
-    """Return the prediction plus (3 r^2 - 2 r^3) times its error. r grows from 0 to 1 after the prediction."""
+    """Return the prediction plus (3 r^2 - 2 r^3) times its error. r grows from 0 to 1 after the predicted part."""
     step, substeps, predicted, _ = k
     curve, _, error, _, _, _ = s
     x, v, a = along_polynomial(curve, step, substep / substeps)
@@ -329,7 +329,7 @@ class PredictorCorrectorRamp(OfKernel):
             at_least=0.0,
             at_most=0.8,
         )
-        order: int = integer("order of the polynomial", default=2, at_least=1, at_most=3)
+        order: int = integer("order of the predicting polynomial", default=2, at_least=1, at_most=3)
 
     KERNEL = RampKernel(prediction, start_prediction, follow_prediction, corrected_at, predicted_at)
 

@@ -29,7 +29,7 @@ TABLE = {
 BLOCK = 4096
 """Number of random decisions drawn at a time."""
 State = tuple[Array, float]
-"""Estimate ``(2 n,)``, previous measurements and current measurements in one array; the requested force, N."""
+"""Array of the estimate ``(2 n,)``, the previous and the current measurements; requested force (N)."""
 
 
 class Constants(NamedTuple):
@@ -178,8 +178,8 @@ def _regulator(
 ) -> Array:
     """Return the gain ``(2 n,)`` of the regulator, whose cost has cross terms of state and force.
 
-    The weight of the state in the Riccati equation is a sum of squares. A difference would lose all digits if the
-    force can cancel the response and ``force_weight`` is very small.
+    The weight of the state in the Riccati equation is computed as a sum of squares. An equivalent difference
+    would lose all digits if the force can cancel the response and ``force_weight`` is very small.
     """
     rows, push = np.sqrt(weights)[:, None] * outputs[:-1], np.sqrt(weights) * direct[:-1]
     pushed, cross = float(push @ push), push @ rows

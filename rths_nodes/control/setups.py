@@ -38,7 +38,7 @@ Motions = tuple[Numbers, Numbers, Numbers]
 def equal_numbers(params: object, n_dof: int, n_axes: int) -> tuple[()]:
     if n_dof != n_axes:
         raise ConfigError(
-            f"setup identity: {n_axes} axes for {n_dof} degrees of freedom; both numbers must be equal"
+            f"setup identity: the number of axes is {n_axes}, but must be {n_dof}, one per degree of freedom"
         )
     return ()
 
@@ -239,8 +239,8 @@ def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
     if params.pose is not None:
         if len(params.pose[0]) != n_dof:
             raise ConfigError(
-                f"setup.pose: the number of columns is {len(params.pose[0])}; must be {n_dof}, one for each "
-                "degree of freedom"
+                f"setup.pose: the number of columns is {len(params.pose[0])}, but must be {n_dof}, one for "
+                "each degree of freedom"
             )
         if np.linalg.matrix_rank(np.array(params.pose)) < size:
             raise ConfigError("setup.pose: the rows must be linearly independent")
@@ -335,10 +335,10 @@ class UprightLoad(SetupOfKernel):
             "length of the load actuator from pin to pin", "m", more_than=0.0, at_most=100.0
         )
         force_axis: int = integer(
-            "number of the load actuator among the axes controlled by force, from 1", "", 1, at_least=1
+            "number (from 1) of the load actuator among the axes controlled by force", "", 1, at_least=1
         )
         inclined_by: int = integer(
-            "number of the displacement axis that inclines the load actuator, from 1", "", 1, at_least=1
+            "number (from 1) of the displacement axis that inclines the load actuator", "", 1, at_least=1
         )
         setup: OfParams = component(
             "setup", "setup that converts between degrees of freedom and displacement axes", {"type": "identity"}

@@ -44,7 +44,7 @@ TABLE = {
 }
 
 NOTHING_NEW = 1e-7
-"""A static shape is added if its part outside the modes, relative to the shape, exceeds this value."""
+"""Smallest part of a static shape outside the modes, relative to the shape, for which the shape is added."""
 COMPARED = 40
 """Number of frequencies at which compliances are compared."""
 FREQUENCIES = 10

@@ -42,7 +42,7 @@ def test_identity_passes_motion_and_forces() -> None:
 
 
 def test_identity_of_unequal_sizes_is_refused() -> None:
-    with pytest.raises(ConfigError, match=naming("2", "1", "degrees", "equal")):
+    with pytest.raises(ConfigError, match=naming("2", "1", "axes", "one per degree")):
         make("setup", "identity", 1, 2)
 
 

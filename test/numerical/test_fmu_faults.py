@@ -73,7 +73,7 @@ FAULTS: dict[str, tuple[str, str]] = {
     "no status": ("return 99", "{prefix}DoStep has returned {prefix}the unknown status 99 at 0.05 s"),
     "nan": ("v[X] = NAN", "x is nan at 0.055 s: must be a number"),
     "infinity": ("v[V] = INFINITY", "v is inf at 0.055 s: must be a number"),
-    "far": ("v[X] = 1e9", "an output is 1e+09 in m and s, but must be between -1e+06 and 1e+06"),
+    "far": ("v[X] = 1e9", "an output is 1e+09 (m, m/s or m/s^2), but must be between -1e+06 and 1e+06"),
     "words": ('fprintf(stderr, "the valve is stuck\\n"); exit(3)', "ended with code 3: the valve is stuck"),
 }  # fmt: skip
 

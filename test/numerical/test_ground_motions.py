@@ -515,7 +515,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "one point": ("0.5\n", COLUMN, "number of points is 1, but must be >= 2"),
     "one point with time": ("0.0 0.5\n", COLUMN, "number of points is 1, but must be >= 2"),
     "three columns": ("0.0 0.1 0.2\n" * 3, COLUMN, "line 1: must have one column (acceleration) or two ... not 3"),
-    "ragged": ("0.00 0.1\n0.01 0.2\n0.02\n", COLUMN, "line 3: the number of columns is 1, but 2 in line 1"),
+    "ragged": ("0.00 0.1\n0.01 0.2\n0.02\n", COLUMN, "line 3: the number of columns is 1, but must be 2, as in"),
     "missing line": (
         "time acc\n0.00 0.1\n0.01 0.2\n0.03 0.3\n0.04 0.1\n",
         {"unit": "m/s^2"},

@@ -341,7 +341,7 @@ COLUMNS: dict[str, tuple[Content, str]] = {
         "line 2 ... decimal commas",
     ),
     "units in the first rows": ("0.1 g\n0.2 g\n" + column(), "line 2: '0.2 g' is directly above"),
-    "unit in a row": (column() + "0.1 gal\n", f"line {N + 1}: the number of columns is 2, but 1 in line 1"),
+    "unit in a row": (column() + "0.1 gal\n", f"line {N + 1}: the number of columns is 2, but must be 1, as in"),
     "line doubled": (changed(table(TIMES), "0.10 ", "0.10 1.0\n0.10 "), "not uniform"),
     "line lost": (dropped(table(TIMES), 20), "not uniform"),
     # Unsupported formats

@@ -22,7 +22,7 @@ target c, measured displacement m and measured force f of the last sample; c', m
 The integral J of the indicator I lags by one sample. A positive slope of either indicator means that the actuator
 lags (OpenFresco has the opposite sign); the parameter then increases.
 
-For another test, the gain k_p on the tracking indicator must be rescaled with amplitude^-2, frequency^-2 and the
+For another test, scale the gain k_p on the tracking indicator in proportion to amplitude^-2, frequency^-2 and the
 servo rate. With a specimen of stiffness k the energy indicator grows k times as fast as the tracking indicator.
 Only the elastic part of the force distinguishes lag from lead. With a pure damper the energy indicator is never
 negative. With a mass its sign is reversed, and the law diverges.
@@ -47,9 +47,9 @@ LONGEST = 100_000
 """Largest spacing, in samples."""
 PER_MM2 = 1e6
 PAPER_GAIN_RATIO = 0.1
-"""Ratio k_i / k_p in all experiments of the paper, 1/s."""
+"""Ratio k_i / k_p in all experiments of Chen & Ricles (2010), 1/s."""
 PAPER_GAIN_PER_MM2 = 0.4
-INTEGRAL_GAIN = "integral gain on the tracking indicator; default: 0.1/s times k_p, as in the paper"
+INTEGRAL_GAIN = "integral gain on the tracking indicator; default: 0.1/s times k_p (Chen & Ricles 2010)"
 Led = tuple[float, object]
 """Delay and other constants of a compensator."""
 Ring = tuple[Array, int]
@@ -60,11 +60,11 @@ class Adaptable(NamedTuple):
     """A delay that a law can adapt, and the kernel that uses this delay."""
 
     name: str
-    """Name of the adapted parameter: ``alpha`` (samples, counted from the previous sample) or ``delay`` (s)."""
+    """Name of the adapted parameter: ``alpha`` (1 plus the delay in samples) or ``delay`` (s)."""
     constants: Function
     rest: Function
     led: ToNumber
-    """``led(constants, state, delay, x, v, a) -> state, command``."""
+    """Kernel function ``led(constants, state, delay, x, v, a) -> state, command``."""
 
 
 class ConstantDelay(PerAxis):
@@ -148,7 +148,7 @@ class DerivativeFeedforward(ConstantDelay):
 
 
 def accelerated(k: tuple[float, int], s: Ring, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
-    """Return the command from a Taylor series. Its third derivative is the slope of the acceleration."""
+    """Return the command from a Taylor series with the slope of the acceleration as third derivative."""
     per_span, spacing = k
     history, oldest = s
     if oldest < 0:
@@ -164,7 +164,7 @@ def accelerated(k: tuple[float, int], s: Ring, delay: float, x: float, v: float,
 
 
 def spanned(params: LinearAcceleration.Params, dt: float) -> tuple[float, int]:
-    """Return 1 / (6 h) in 1/s and the number of samples in h, the span of the difference quotient."""
+    """Return 1 / (6 h), in 1/s, and the span h of the difference quotient, in samples."""
     return 1.0 / (6.0 * params.spacing * dt), params.spacing
 
 
@@ -346,7 +346,7 @@ class Adaptive(PerAxis):
             {"type": "inverse"},
         )
         k_p_per_mm2: float | None = number(
-            f"gain k_p on the tracking indicator; default: {PAPER_GAIN_PER_MM2}, as in the paper",
+            f"gain k_p on the tracking indicator; default: {PAPER_GAIN_PER_MM2} (Chen & Ricles 2010)",
             "1/mm^2",
             None,
             at_least=0.0,
@@ -380,7 +380,7 @@ class Adaptive(PerAxis):
             return self.indicator == "energy"
 
         def si_gains(self) -> tuple[float, float]:
-            """Return k_p in samples/m^2, or in samples/(N m) for energy, and k_i in the same unit per second."""
+            """Return k_p (samples/m^2; energy indicator: samples/(N m)), and k_i in the same unit per second."""
             if self.by_energy:
                 return in_si(self.k_p_per_joule or 0.0, self.k_i_per_joule_s, 1.0)
             k_p = PAPER_GAIN_PER_MM2 if self.k_p_per_mm2 is None else self.k_p_per_mm2

@@ -56,7 +56,7 @@ COEFFICIENTS = 3
 LEAST_ROWS = 2 * COEFFICIENTS
 """Smallest number of rows in the window. A fit to fewer rows follows noise."""
 LOWER_A0, UPPER_A0 = 0.7, 1.3
-"""Limits of a0, the inverse of the actuator's amplitude at low frequency."""
+"""Limits of a0, the reciprocal of the actuator's gain at low frequency."""
 UPPER_A1 = 2.5
 """Upper limit of a1, relative to the delay."""
 UPPER_A2 = 2.5
@@ -71,10 +71,10 @@ class Fit(NamedTuple):
     lower: Three
     upper: Three
     powers: Three
-    """Powers of the filter's frequency (rad/s), by which the filter divides its derivatives."""
+    """Powers 0, 1 and 2 of the filter's cut-off frequency (rad/s), by which the derivatives are divided."""
     shares: Three
-    """Range of each coefficient, multiplied by its power so that all coefficients have equal weight; 0 for a
-    constant coefficient."""
+    """Range of each coefficient times its element of ``powers``, so that all coefficients have equal weight; 0 for
+    a constant coefficient."""
     ratio: float
     trigger: float
 
@@ -133,7 +133,7 @@ def with_row(k: Fit, s: Ring, x: float, y: float, z: float, u: float) -> Ring:
 
 
 def fitted(k: Fit, s: Ring, coefficients: Three) -> Three:
-    """Return the fitted coefficients, within their limits; unchanged if no displacement exceeds the trigger."""
+    """Return ``coefficients`` fitted within their limits, or unchanged if no displacement exceeds the trigger."""
     _, _, (sums, large), _, _, _ = s
     if large == 0:
         return coefficients
@@ -326,7 +326,7 @@ class AdaptiveTimeSeries(PerAxis):
             more_than=0.0,
         )
         regularization_ratio: float = number(
-            "penalty on changes of the coefficients that the motion does not determine, relative to other changes",
+            "penalty on changes of the coefficients, relative to the trace of the least-squares matrix",
             default=1e-3,
             at_least=1e-12,
             at_most=1.0,

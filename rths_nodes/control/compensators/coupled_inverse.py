@@ -63,7 +63,7 @@ class Law(NamedTuple):
     block: Array
     """Matrix of the filter for a block, ``(4, 5 + decimation)``."""
     units: Array
-    """Units ``(m,)``. A coefficient is a scaled number divided by its unit."""
+    """Scale factors ``(m,)``: a coefficient is the scaled number divided by its factor."""
     first: Array
     """Identified coefficients ``(n_axes, m)``; their bounds ``low`` and ``high`` have the same shape."""
     low: Array
@@ -72,12 +72,12 @@ class Law(NamedTuple):
     """Covariance P_0 of the identification, ``(n_axes, m, m)``."""
     forget: float
     noise_gain: Array
-    """R of each axis per noise variance of each measured displacement, ``(n_axes, n_axes)``."""
+    """Ratio of R for each axis to the noise variance of each measured displacement, ``(n_axes, n_axes)``."""
     least_noise: float
     """Smallest assumed noise variance, m^2."""
     deviations: float
     settling: NDArray[np.int64]
-    """Memory of the filter in blocks. An array ``(1,)`` does not become a literal in the generated C code."""
+    """Memory of the filter in blocks, as an array ``(1,)`` to prevent a literal in the generated C code."""
     per_spread: Array
     """Reciprocal standard deviations of the identified coefficients; 0 if a deviation is 0."""
     powers: int
@@ -128,7 +128,7 @@ class Constants(NamedTuple):
     still: tuple[float, ...]
     """One zero per axis; empty for a single axis."""
     identified: Sequence[object]
-    """Four coefficients; for several axes one row per axis, ordered by derivative."""
+    """Four identified coefficients, or one row per axis for several axes, ordered by derivative."""
     learning: Any
 
 
@@ -140,12 +140,12 @@ class State(NamedTuple):
     """Last accelerations, m/s^2, oldest first; for several axes ``(samples, n_axes)``."""
     command: float | Numbers
     target: float | Numbers
-    """``command`` and ``target`` belong to the last sample, m. The target is extrapolated by the lead."""
+    """``command`` (m) and ``target`` (m, extrapolated by the lead) belong to the last sample."""
     watched: Any
 
 
 def inverse(watched_by: Function, series: Function) -> Function:
-    """Return a step that learns with ``watched_by`` and computes commands with ``series``."""
+    """Return a step function that learns with ``watched_by`` and computes commands with ``series``."""
 
     def step(
         k: Constants, s: State, x: N, v: N, a: N, m: N, f: N, rests: bool, preparing: bool
@@ -274,13 +274,13 @@ def watch(
 
 
 def taken(k: Law, s: Watched) -> Array:
-    """Advance the filter by a block. Return the noise variance of the block's measurements, ``(n,)`` m^2."""
+    """Advance the filter by a block. Return the noise variances (m^2) of the measurements, ``(n,)``."""
     block = k[0]
     _, rows, seen, _, noise, _, _, _, count, _ = s
     n, every = len(noise), len(rows) - KNOWN
     signals = rows[KNOWN:]
     seen[TAIL:] = signals[:, n : 2 * n]
-    if count < 0:  # before, the rig was at rest at the first measured position
+    if count < 0:  # until the test, the rig was at rest at the first measured position
         rows[ORDER] = matvec(signals.T, np.full(every, 1.0 / every))
         rows[0] = rows[ORDER]
         seen[:TAIL] = seen[TAIL]

@@ -41,7 +41,7 @@ PER_MM2 = 1e6
 BURSTING_PER_MM2 = 100.0
 """Smallest initial covariance with which the law bursts in a closed loop with motions of a few millimetres.
 
-With a sine, the largest errors of the paper's frame are 12, 23, 92 and 549 % for 1, 10, 100 and 1000 1/mm^2."""
+With a sine, errors of the frame of Wang et al. reach 12, 23, 92 and 549 % for 1, 10, 100 and 1000 1/mm^2."""
 PEAK_TO_RMS = 4.0
 """Ratio of peak to rms of Gaussian noise within about a second."""
 Theta = tuple[float, float, float]
@@ -223,7 +223,9 @@ class DiscreteModel(PerAxis):
         )
         after_soft_start: str = text("covariance after a soft start", "keep", choices=("keep", "reset"))
         update_after: float = number("test time at which learning begins", "s", 0.5, at_least=0.0)
-        guarded: bool = flag("apply the three limits below; false selects the published law", default=True)
+        guarded: bool = flag(
+            "apply parameter_rate, largest_gain and quiet_amplitude; false: the published law", default=True
+        )
         parameter_rate: float = number(
             "largest rate of change of the vector of parameters in use", "1/s", 30.0, more_than=0.0
         )
@@ -256,7 +258,7 @@ class DiscreteModel(PerAxis):
             if wild and not prepared and test.has_structure:
                 cautions.append(
                     f"initial_covariance_per_mm2 = {self.initial_covariance_per_mm2:g} 1/mm^2: the law may "
-                    "burst when learning begins within the loop. Use a soft start and keep its covariance"
+                    "burst when learning begins within the loop. Use a soft start with after_soft_start = keep"
                 )
             if noise * PEAK_TO_RMS > quiet:
                 cautions.append(

@@ -138,8 +138,8 @@ class IdentifiedInverse(PerAxis):
             left_out = loading_model.load(self.model, inverse_only=True).lead + test.transport
             if abs(left_out) > 0.5 * test.dt:
                 raise ConfigError(
-                    f"model = {show(self.model)}: the model omits {left_out:.4g} s of the transport, and this "
-                    "law adds no transport. Identify the rig with rths identify --for identified_inverse"
+                    f"model = {show(self.model)}: the model omits {left_out:.4g} s of the transport, which "
+                    "this law does not add. Identify the rig with rths identify --for identified_inverse"
                 )
 
         def cautions(self, test: TestContext) -> list[str]:
@@ -152,10 +152,9 @@ class IdentifiedInverse(PerAxis):
 
         def remarks(self, state: Mapping[str, float]) -> list[str]:
             return [
-                f"{name.removesuffix('.prior_distance')}: a coefficient reached the end of its range, "
-                f"{self.deviations:g} standard deviations from the identified value, because the rig has changed "
-                "or the motion does not separate the coefficients. Look for a change of the rig, or identify it "
-                "again"
+                f"{name.removesuffix('.prior_distance')}: a coefficient reached its limit, "
+                f"{self.deviations:g} standard deviations from the identified value. Either the rig has changed, "
+                "or the motion does not separate the coefficients. Check the rig, or identify it again"
                 for name, value in state.items()
                 if name.endswith("prior_distance") and value >= self.deviations * (1.0 - ROUNDING)
             ]
@@ -168,8 +167,8 @@ class IdentifiedInverse(PerAxis):
         count, n, _ = self._identified.shape
         if n != n_axes:
             raise ConfigError(
-                f"{params.model or 'compensator.inverse'}: the number of axes is {n}; must be {n_axes}, as in "
-                "the test"
+                f"{params.model or 'compensator.inverse'}: the number of axes is {n}, but must be {n_axes}, as "
+                "in the test"
             )
         self._text = text_of(n)
         super().__init__(params, dt, n_axes)

@@ -286,7 +286,7 @@ class Linear(PerAxis):
             outputs = len(law.sampled(test.dt, path).d)
             if outputs != len(test.axes):
                 raise ConfigError(
-                    f"{path}: the number of outputs is {outputs}; must be {len(test.axes)}, one for each axis"
+                    f"{path}: the number of outputs is {outputs}, but must be {len(test.axes)}, one per axis"
                 )
 
         def cautions(self, test: TestContext) -> list[str]:

@@ -84,8 +84,8 @@ def deviation_controller(
 ) -> Controller:
     """Return the feedback for ``plant``, sampled every ``dt`` (s). Commands act ``lead`` (s) later.
 
-    The coupling of the axes is ignored if ``coupled`` is false. Raises ConfigError, with ``path``, if no such
-    feedback exists or if its sampled loop with ``plant`` is unstable.
+    The coupling of the axes is ignored if ``coupled`` is false. Raises ConfigError, whose message begins
+    with ``path``, if no feedback exists or if its sampled loop with ``plant`` is unstable.
     """
     from scipy.linalg import block_diag  # slow import (0.5 s), not needed to list components
 
@@ -274,7 +274,7 @@ class ModelBased(PerAxis):
         if model.n_axes != n_axes:
             raise ConfigError(
                 f"{model.origin}: the number of axes is {model.n_axes} "
-                f"({', '.join(model.axes) or 'without names'}); must be {n_axes}, as in the test"
+                f"({', '.join(model.axes) or 'without names'}), but must be {n_axes}, as in the test"
             )
         self.feedforward = feedforward_of(params, model)
         self.lead = lead_of(params, model)
@@ -285,7 +285,7 @@ class ModelBased(PerAxis):
         return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else feedback_step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return feedforward / target ``(n, n_axes, n_axes)`` at ``omega`` (rad/s), for exact derivatives."""
+        """Return feedforward per target ``(n, n_axes, n_axes)`` at ``omega`` (rad/s), for exact derivatives."""
         return loading_model.inverse_response(
             loading_model.ahead(self.feedforward, self.lead), 1j * np.asarray(omega)
         )
@@ -305,7 +305,7 @@ def lead_of(params: ModelBased.Params, model: LoadingModel) -> float:
     lead: float = params.lead + model.lead
     if lead < 0.0:
         raise ConfigError(
-            f"{model.origin}: lead = {model.lead:g} s: its sum with the {params.lead:g} s of compensator.lead "
-            "and transport must be >= 0 s"
+            f"{model.origin}: lead = {model.lead:g} s: with the {params.lead:g} s of compensator.lead and "
+            f"transport, the total is {lead:g} s, but must be >= 0 s"
         )
     return lead

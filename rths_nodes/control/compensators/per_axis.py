@@ -163,7 +163,7 @@ class PerAxis(OnNumbers):
     reads_ahead: ClassVar[bool] = False
     """True if the kernel itself extrapolates the target by the parameter ``lead``."""
     inherited: ClassVar[tuple[str, ...]] = ("commands", "state")
-    """Methods that a subclass must not override; otherwise a loop cannot call its kernel."""
+    """Methods that a subclass must not override if a loop is to call the kernel directly."""
 
     def __init__(self, params: AnyParams, dt: float, n_axes: int) -> None:
         self._p, self._dt, self._n_axes = params, dt, n_axes
@@ -219,7 +219,7 @@ class PerAxis(OnNumbers):
 
 
 def of_kernel(name: str, kernel: Kernel | Function) -> type[PerAxis]:
-    """Return a compensator class without parameters. ``kernel`` can be a step without constants and state."""
+    """Return a compensator class without parameters. ``kernel`` can be a step function alone."""
     complete = kernel if isinstance(kernel, Kernel) else Kernel(lambda params, dt: (), no_state, kernel)
     content = {"Params": params(type("Params", (), {})), "KERNEL": complete, "__doc__": complete.step.__doc__}
     return type(name, (PerAxis,), content | {"__module__": complete.step.__module__})

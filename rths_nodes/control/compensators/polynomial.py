@@ -31,7 +31,7 @@ ROUNDING = 0.5
 Constants = tuple[tuple[float, ...], int]
 """Weights of the targets, newest first, and spacing of the targets in samples."""
 State = tuple[Array, int]
-"""Ring buffer of past targets (m), and the index of the newest."""
+"""Ring buffer of past targets (m), and the index of the newest target."""
 
 
 def weights(order: int, eta: float) -> Array:
@@ -118,7 +118,7 @@ class Polynomial(PerAxis):
     KERNEL = Kernel(constants, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return the ratio of command to target at ``omega`` (rad/s), Eq. (6) of Horiuchi et al. without delay."""
+        """Return the ratio of command to target at ``omega`` (rad/s); Horiuchi et al., Eq. (6), no delay."""
         weights, spacing = constants(self._p, self._dt)
         ages = spacing * self._dt * np.arange(len(weights))
         return taps(omega, weights, ages) * self.lead_response(omega)

@@ -16,7 +16,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.mechanics import history
 
 Constants = tuple[Array]
-"""Commands ``(n, n_axes)`` m, one row per sample."""
+"""Commands (m), ``(n, n_axes)``: one row per sample."""
 State = tuple[int]
 
 
@@ -71,6 +71,6 @@ class Predefined(PerAxis):
             raise ConfigError(f"{path}: the file has targets, but no commands")
         if len(loaded.axes) != n_axes:
             raise ConfigError(
-                f"{path}: the number of axes is {len(loaded.axes)}; must be {n_axes}, as in the test"
+                f"{path}: the number of axes is {len(loaded.axes)}, but must be {n_axes}, as in the test"
             )
         super().__init__(params, dt, n_axes)

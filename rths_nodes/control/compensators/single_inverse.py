@@ -27,7 +27,7 @@ Knowledge = tuple[
 - Number of blocks used for learning, number of blocks until learning resumes, and largest distance from the
   identified coefficients, in standard deviations."""
 Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Four, NDArray[np.int64]]
-"""``Law`` as numbers. Each tuple has four elements; unused elements are 0, and unused units are 1.
+"""Constants of ``Law`` as numbers. Each tuple has four elements; unused elements are 0, and unused units are 1.
 
 In order: ``forget``; diagonal of ``prior``; ``noise_gain`` per sum of squared third differences in a block; the
 smallest such sum; ``deviations``; lower, upper and identified coefficients; their reciprocal standard deviations;
@@ -72,7 +72,7 @@ def watch(
     """Update the coefficients once per block from command ``u``, displacement ``m`` and target ``d`` (m)."""
     inputs, columns, last, correction = k
     row, begun, signals, before, earlier, first, squares, knowledge = s
-    if row < -1:  # before, the rig was at rest at the first measured position
+    if row < -1:  # until the test, the rig was at rest at the first measured position
         before = earlier = first = m
         row = -1
     row += 1

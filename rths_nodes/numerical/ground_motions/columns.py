@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Acceleration series in text files: units and numbers of all formats, and a reader for columns.
+"""Acceleration series in text files: reader for columns, and units and numbers shared by all formats.
 
 Columns are time and acceleration, or acceleration alone. Values are separated by blanks, tabs, commas or
 semicolons, and follow a header and comment lines. A header is prose, ``KEY: value`` lines (ESM:
@@ -288,7 +288,8 @@ def _width(rows: Rows, header: Header) -> int:
         )
     for index in np.flatnonzero(widths != width)[:1]:
         raise FormatError(
-            f"line {rows.numbers[index]}: the number of columns is {widths[index]}, but {width} in line {top}"
+            f"line {rows.numbers[index]}: the number of columns is {widths[index]}, but must be {width}, as in "
+            f"line {top}"
         )
     return width
 
@@ -332,7 +333,7 @@ def _check_first(rows: Rows) -> None:
 
 
 def _check_first_step(rows: Rows) -> None:
-    """Refuse a first value of 1 s / n (n whole) if its number of decimals differs from the values below."""
+    """Refuse a first value of 1 / n, probably a step in s, with another number of decimals than the others."""
     line, cells = rows[0]
     if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):
         return
@@ -390,7 +391,7 @@ def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, 
     try:
         step, tolerance = even_step(times, lines)
     except ConfigError as error:
-        raise FormatError(f"{error}; resample the series to one step{_swapped(values)}") from None
+        raise FormatError(f"{error}; resample the series to equal steps{_swapped(values)}") from None
     if abs(times[0]) <= tolerance:
         return values, short(step)
     if abs(times[0] - step) <= tolerance:  # many published copies omit the zero at t = 0

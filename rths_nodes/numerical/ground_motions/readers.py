@@ -203,7 +203,7 @@ SERIES_STEP = 62
 """Entry of the COSMOS real header that holds the sampling interval of the processed series, ms."""
 WIDEST_COLUMN = 1000
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
-"""Smallest number of marks in a start line, directly above numbers and elsewhere."""
+"""Smallest number of ``_MARKS`` that identify a start line, directly above numbers and elsewhere."""
 
 _HEADER = re.compile(r"header|\bvalues\s+follow|\bcomment", re.I)
 _FOLLOW = re.compile(r"\s*\d.*\bvalues\s+follow", re.I)
@@ -391,7 +391,7 @@ def _read_waveform(data: bytes, name: str) -> Series:
         return Series(values, step, unit)
     except FormatError:
         raise
-    except Exception as error:  # obspy's readers can raise any exception and omit headers of damaged files
+    except Exception as error:  # for damaged files, obspy omits headers and raises any exception
         cause = " ".join(str(error).split()) or type(error).__name__
         raise FormatError(f"the file is {name}, but obspy cannot read it ({cause})") from None
 

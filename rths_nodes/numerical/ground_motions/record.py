@@ -45,7 +45,7 @@ KNOWN = (*OWN, *RECORDS)
 LARGEST_RECORD = 32 << 20
 """Largest file, bytes; enough for two million points (three hours at 200 Hz)."""
 SHORTEST_STEP, LONGEST_STEP = 1e-5, 100.0
-"""Possible range of the time step, s."""
+"""Permitted range of the time step, s, if implausible steps are accepted."""
 LEAST_STEP, LARGEST_STEP = 0.0002, 0.2
 """Plausible range of the step, s. Strong motion is sampled at 20 to 2000 Hz. Other steps probably have another
 unit."""
@@ -127,7 +127,7 @@ class Record:
         """Read and check the record. ``seed`` is not used.
 
         Raises ConfigError for an unreadable or faulty file, for a missing or contradictory step or unit, for an
-        implausible step or peak, and for a ``begin`` after the end.
+        implausible step or peak, and for a ``begin`` at or after the end of the record.
         """
         params.validate(SECTION)
         self.values, self.step = _accelerations(params)
@@ -231,7 +231,7 @@ def _chosen_step(params: Record.Params, series: Series, source: str) -> float:
     accept = "" if accepted else f", or set {SECTION}.accept_any_step = true"
     raise ConfigError(
         f"{path}: the step of {step:g} s must be {shortest:g} to {longest:g} s. Check that the time is in s and "
-        f"is not a sample number.{ms} State another unit in a title such as 'time (ms)'{accept}"
+        f"is not a sample number.{ms} State another unit in a column title, e.g. 'time (ms)'{accept}"
     )
 
 

@@ -397,8 +397,8 @@ class CyclesParams:
     def fits(self, test: TestContext) -> None:
         if test.has_structure:
             raise ConfigError(
-                "type: a loading protocol is a displacement and not a ground acceleration. Use the protocol as "
-                "the displacement of the integrator predefined"
+                "type: a loading protocol is a displacement and not a ground acceleration. Set "
+                "integrator.type = predefined, and integrator.displacement to the protocol"
             )
 
     def cautions(self, test: TestContext) -> list[str]:

@@ -12,10 +12,10 @@ velocity (m/s) and predicted acceleration (m/s^2) at the next step, and the exac
 
     advance(constants, state, exact, before, measured, external, index) -> of_method, x, v, exact
 
-``before`` and ``measured`` are the measured forces at the last and this step. ``of_method`` is the method's state.
-Vectors are floats for one degree of freedom, and arrays ``(n_dof,)`` for several. ``excitation`` is the external
-force of all steps: floats, or rows ``(steps + 1, n_dof)``. The state may keep the array ``measured``, so the
-caller must pass a copy.
+``before`` and ``measured`` are the forces measured at the previous step and at this step. ``of_method`` is the
+method's state. Vectors are floats for one degree of freedom and arrays ``(n_dof,)`` for several. ``excitation`` is
+the external force of all steps: floats, or rows ``(steps + 1, n_dof)``. The state may keep the array ``measured``,
+so the caller must pass a copy.
 
 Explicit methods compute the next displacement from the forces at this step. Central differences and Newmark's
 method yield the same displacements. KR-alpha: Kolay & Ricles 2014, doi 10.1002/eqe.2401.

@@ -200,7 +200,7 @@ class Fmu(Integrator):
         if not -FARTHEST <= min(values) <= max(values) <= FARTHEST:
             worst = max(values, key=abs)
             raise RuntimeError(
-                f"an output is {worst:g} in m and s, but must be between -{FARTHEST:g} and {FARTHEST:g}"
+                f"an output is {worst:g} (m, m/s or m/s^2), but must be between -{FARTHEST:g} and {FARTHEST:g}"
             )
         dt, x = self._dt, outputs[self._columns[0]]
         curvature = (x - 2.0 * self.displacement + self._before) * (1.0 / dt**2)

@@ -56,7 +56,7 @@ def rates_of(structure: Structure, dt: float) -> Rates:
     """Return the coefficients p, q, s and t of :func:`rates` for a step ``dt`` (s).
 
     Degrees of freedom with mass have the coefficients 2/dt, 1, 2/dt and 1. Without mass, s = 1/dt and t = 0.
-    Without mass and damping, p = 1/dt and q = 0 in addition.
+    Without mass and damping, p = s = 1/dt and q = t = 0.
     """
     none = massless(structure.mass)
     undamped = none & (not none.any() or not have_damping(structure.mass, structure.damping, structure.stiffness))

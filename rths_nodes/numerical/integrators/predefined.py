@@ -39,7 +39,7 @@ ARCHIVE = b"PK"
 FEWEST = 32
 """Smallest number of samples of a measured motion."""
 SAME_RATE = 1e-4
-"""Largest relative difference between the rates of motion and test that are treated as equal."""
+"""Largest relative difference between a motion's sampling rate and the servo rate that are treated as equal."""
 ORDER = 5
 """Order of the splines through a measured motion, for smooth accelerations."""
 POLES = 4
@@ -154,7 +154,7 @@ class Prescribed(Stepped):
 
     def reset(self) -> None:
         super().reset()
-        self.displacement, self.velocity, self.acceleration = self.excitation[0] + 0.0  # no -0.0
+        self.displacement, self.velocity, self.acceleration = self.excitation[0] + 0.0  # turns -0.0 into 0.0
         self.exact_acceleration = self.acceleration
 
     @classmethod
@@ -167,7 +167,7 @@ class Predefined(Prescribed):
 
     @params
     class Params:
-        """Exactly one of ``history`` and ``displacement`` is set. The other keys apply to a measured motion."""
+        """Exactly one of ``history`` and ``displacement`` must be set. Other keys apply to a measured motion."""
 
         history: str | None = path(
             "file of a measured motion (columns of text, MATLAB, HDF5 or netCDF), or of a history from rths "
@@ -244,7 +244,7 @@ class Predefined(Prescribed):
             if self.history is not None:
                 if test.samples_per_step != 1:
                     raise ConfigError(
-                        f"history: has every sample, so substeps * time_ratio = {test.samples_per_step} must be 1"
+                        f"history: holds all samples, so substeps * time_ratio = {test.samples_per_step} must be 1"
                     )
                 if not measured:
                     self._refuse_keys("", "history", " of rths iterate")

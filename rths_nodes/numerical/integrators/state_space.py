@@ -48,8 +48,8 @@ class Constants(NamedTuple):
     """Matrix of a step, and state at step 0.
 
     ``matrix`` ``(5 n, 6 n)`` computes x, v and a at the next step, and exact acceleration and restoring force at
-    this step. The inputs are x, v, the measured forces at the last and this step, and the external forces at this
-    and the next step.
+    this step. The inputs are x, v, the measured forces of the previous step and of this step, and the external
+    forces of this step and of the next step.
     """
 
     matrix: Array

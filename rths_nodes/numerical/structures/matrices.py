@@ -33,7 +33,7 @@ from rths_nodes.mechanics.structure import (
 from rths_nodes.numerical.structures.restoring_forces import LinearRestoringForce
 
 LARGEST_FILE = 64 << 20
-"""Largest file, bytes; several million entries."""
+"""Largest file, bytes; enough for several million entries."""
 MOST = 20_000
 """Largest number of degrees of freedom. Larger models are too slow for real time and occupy gigabytes."""
 DENSE = 64

@@ -159,7 +159,7 @@ class ShearFrame(Partition):
             at_least=0.0,
         )
         experimental_dampings: tuple[float, ...] | None = vector(
-            "damping of the laboratory dashpots in each story, included in damping",
+            "damping of the laboratory dashpots in each story, also included in the damping of the frame",
             "N s/m",
             None,
             at_least=0.0,
@@ -329,7 +329,7 @@ class Sdof:
     class Params:
         mass: float = number("mass m of the numerical part, without the specimen", "kg", more_than=0.0)
         frequency: float = number("natural frequency without the specimen", "Hz", more_than=0.0)
-        damping_ratio: float = number("inherent viscous damping zeta", default=0.02, at_least=0.0, less_than=1.0)
+        damping_ratio: float = number("viscous damping ratio zeta", default=0.02, at_least=0.0, less_than=1.0)
         restoring_force: OfParams | None = component(
             "restoring_force", "restoring force of the numerical substructure; default: linear", None
         )

@@ -214,8 +214,8 @@ def request(vector: bytes, columns: Indices) -> Request:
     if not (np.abs(numbers) <= FARTHEST).all():  # also refuses NaN
         worst = numbers[np.argmin(np.abs(numbers) <= FARTHEST)]
         raise IntegratorError(
-            f"the client sent the trial response {worst:g} in m and s, but must send numbers between "
-            f"-{FARTHEST:g} and {FARTHEST:g}"
+            f"the client sent the value {worst:g} (SI units) in a trial response, but must send values "
+            f"between -{FARTHEST:g} and {FARTHEST:g}"
         )
     return Request(TRIAL, numbers[columns], numbers[n + columns], float(numbers[3 * n]))
 
@@ -248,7 +248,7 @@ class Conversation:
     returns the answer.
 
     New trial responses are recognised by time and displacement. Integrators request forces at t + dt or at
-    t + alpha_F dt, and some twice or at the start. ``offset`` (m) and ``static_force`` (N) are the displacement
+    t + alpha_F dt; some repeat requests or begin at t. ``offset`` (m) and ``static_force`` (N) are displacement
     and force at the end of the static stage. ``steps`` counts the time steps committed after this stage, and
     ``asked`` the requests of each action.
     """
@@ -482,7 +482,7 @@ class Served(Integrator):
         log.info("waiting for a client on %s", self._connection.endpoint)
 
     def missing(self) -> str:
-        """Answer the client. Return the awaited item, or an empty string once the first displacement has arrived.
+        """Answer the client. Return a description of the awaited message; empty after the first displacement.
 
         Raises ConfigError, before the rig moves, if the client does not connect or violates the protocol.
         """
