@@ -181,7 +181,7 @@ def overlay(
 ) -> Axes:
     """Draw a quantity of several runs, such as a measured and a simulated run, in one figure.
 
-    Times, velocities and accelerations are in the time of the structure, which starts after the soft start.
+    Times, velocities and accelerations use the time scale of the structure. Time 0 is the end of the soft start.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def estimate(
     Returns
     -------
     dict of Estimate, or Prediction
-        Without ``set``, an Estimate by axis: ``tracking`` and ``loading``, each with a ``delay`` (s), and
+        Without ``set``, Estimates keyed by axis: ``tracking`` and ``loading``, each with a ``delay`` (s), and
         ``suggested`` parameters by compensator. With ``set``, a Prediction: ``runs`` and ``indices`` by name
         (``measured``, ``predicted, nothing changed``, ``predicted``). A nonempty ``discrepancy`` states why the
         prediction is unreliable.
@@ -386,7 +386,7 @@ def identify(
     resolution : float, optional
         Frequency resolution of the responses, Hz; only for ``model_based``.
     transport : {'declared', 'measured'}, optional
-        Transport delay that is removed from the responses; only for ``model_based``.
+        Source of the transport delay that is removed from the responses; only for ``model_based``.
     fit_up_to : float, optional
         Highest frequency of the fit, Hz; only for ``identified_inverse``.
     out : path-like, optional
@@ -442,7 +442,7 @@ def identify(
 
 @contextmanager
 def _folder(out: Place | None) -> Iterator[Path]:
-    """Yield the folder ``out`` or, if None, a temporary folder. The latter is deleted unless an error occurs."""
+    """Yield the folder ``out`` or, if None, a temporary folder that is deleted unless an error occurs."""
     if out is not None:
         yield Path(out)
         return
@@ -551,8 +551,8 @@ def tune(
     scenario, overrides, rig, case
         As in :func:`load`.
     parameters : dict, or sequence of str
-        Ranges (low, high) by key, or strings ``KEY[=LOW:HIGH]``. A missing range (None) extends from one third to
-        three times the present value. Default: all positive numbers among the compensator's parameters.
+        Ranges (low, high) by key, or strings ``KEY[=LOW:HIGH]``. The default range (None) is one third to three
+        times the current value. Default: all positive numbers among the compensator's parameters.
     index : str
         Index to minimise, named as in ``rths compare``.
     cases : sequence of str
@@ -571,8 +571,8 @@ def tune(
     Returns
     -------
     Tuned
-        ``values`` by key; ``before`` and ``worst``, the index in the worst case without and with these values;
-        ``assignments``, which are overrides for :func:`run`.
+        ``values`` by key; ``before`` and ``worst``, the index in the worst case before and after tuning;
+        ``assignments``, the ``values`` as overrides for :func:`run`.
 
     Raises
     ------
@@ -635,9 +635,9 @@ def scoreboard(
     benchmark, overrides
         Scenario and its changes, as in :func:`load`.
     laws : sequence of str, class, Kernel or function
-        Compensators; by default all registered compensators and all in ``settings``.
+        Compensators; by default all registered compensators and all compensators in ``settings``.
     settings : path-like, or dict
-        Settings by compensator: a dict, a file, or the name of a shipped file. Missing settings are identified.
+        Settings keyed by compensator: dict, path or shipped file. Other settings come from an identification.
     cases : sequence of str
         Cases to run; by default all cases that set no compensator.
     plants : int, optional
@@ -651,11 +651,11 @@ def scoreboard(
     rank, response : str, optional
         ``rank``: ranking index, by default the tracking error. ``response``: response index in the figure.
     tune : int
-        Number of candidates for tuning each law before scoring: 0, or at least 8.
+        Number of candidates for tuning each law before scoring: 0 (no tuning) or at least 8.
     training, training_plants
-        Changes of the scenario and number of plants, both for tuning only.
+        ``training``: changes of the scenario during tuning. ``training_plants``: number of plants for tuning.
     entry : str or path-like, optional
-        File to which an entry is written that others can verify.
+        File for a scoreboard entry, which other groups can verify.
     out : str or path-like, optional
         Folder for page, tables and settings.
     jobs, scheduler, engine, progress

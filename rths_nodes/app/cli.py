@@ -33,7 +33,7 @@ GROUPS = {
     "create and look up": ("new", "schema", "list", "params", "layouts", "cite"),
 }
 """Sub-commands by purpose. The module of the command NAME defines ``NAME_arguments(add)`` and
-``NAME_command(options)``. The latter returns the exit code (None: 0)."""
+``NAME_command(options)``, which returns the exit code (None: 0)."""
 COMMANDS = [name for group in GROUPS.values() for name in group]
 MODULES = {
     "procedures": ("test", "commission"),
@@ -45,7 +45,7 @@ MODULES = {
     "studies": ("compare", "study", "tune", "scoreboard"),
     "lookup": ("schema", "list", "params", "cite"),
 }
-"""Commands by module, for modules that are not named after their command."""
+"""Commands by module. Every other command has a module of the same name."""
 MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
 REPLACED = {
     "characterise": "rths identify --for rig_file",
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    """Run a sub-command and return its exit code. Ctrl-C during the imports must not cause a traceback."""
+    """Run a sub-command and return its exit code. Ctrl-C during the imports causes no traceback."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
     with exit_at_once(ExitCode.HELD):
         find_ros()
@@ -81,8 +81,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _complain(str(stop), stop.exit_code)
     except (RecordingError, PortError, ComponentError) as error:
         return _complain(str(error), ExitCode.FAILED)
-    except ImportError as error:  # also raised by a ROS 2 for another Python
-        remedy = f"install the package, or source the ROS 2 of Python {sys.version_info[0]}.{sys.version_info[1]}"
+    except ImportError as error:  # also raised if ROS 2 is built for another Python version
+        remedy = f"install the package, or source a ROS 2 for Python {sys.version_info[0]}.{sys.version_info[1]}"
         return _complain(f"import: {error}; {remedy}", ExitCode.FAILED)
     except OSError as error:
         return _complain(

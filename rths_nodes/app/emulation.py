@@ -151,7 +151,7 @@ class Saboteur:
         return [came, *more]
 
     def frozen(self, sample: int) -> float:
-        """Return the number of ticks that the rig freezes at ``sample``, 0 to infinity. Exit if ``DIE`` is due."""
+        """Return the number of ticks for which the rig freezes at ``sample``. Exit if ``DIE`` is due."""
         for plan in self._plans:
             if plan.sample == sample and plan.kind == DIE:
                 os._exit(1)
@@ -192,7 +192,7 @@ LONGEST_S = 9.9
 
 
 class Planted:
-    """Planted faults. Raises ConfigError for an unknown fault, or for swapped sensors on a rig with one axis."""
+    """Applies planted faults. Raises ConfigError if a fault is unknown, or needs two axes and the rig has one."""
 
     def __init__(self, kinds: Sequence[str], n_axes: int) -> None:
         for kind in kinds:
@@ -279,7 +279,7 @@ FROZEN_S = 0.05
 def receiver_limits(limits: Limits, away: float, gains: calibration.Gains) -> ReceiverLimits:
     """Return the limits of an axis in port units.
 
-    The limit of the tracking error is the distance moved in ``away`` s at the velocity limit, at most the stroke.
+    The tracking-error limit is the distance moved in ``away`` (s) at the velocity limit, at most the stroke.
     """
     command, force = abs(gains.command), abs(gains.force)
     error = min(limits.velocity * away, limits.stroke)
@@ -476,7 +476,7 @@ class Emulator:
             here = f"port.address = {params.address!r}, port.port = {params.port if port is None else port}"
             hint = "set an address of this computer with --address"
             if error.errno == errno.EADDRINUSE:
-                hint = "another program uses this port; set another number as port.port in the rig file"
+                hint = "another program uses this port; set port.port in the rig file to another number"
             raise ConfigError(f"{here}: cannot listen here ({error.strerror or error}); {hint}") from error
         self._socket.setblocking(False)
         self.address: tuple[str, int] = self._socket.getsockname()
@@ -550,7 +550,7 @@ class Emulator:
                     pacer()
                     self._tick(pacer, ended)
                 elif not self._step(ended):
-                    pacer = Pacer(self.scenario.dt, 0)  # no commands set the ticks of a stopping rig
+                    pacer = Pacer(self.scenario.dt, 0)  # a stopping rig receives no commands that set its ticks
                     pacer.start()
         receiver = self._receiver
         never = "ended by the operator" if ended() else "the test never began"

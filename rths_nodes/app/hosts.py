@@ -219,7 +219,7 @@ def _engine(loop: Loop, chosen: RunOptions, preferred: str) -> Loop | KernelLoop
     if isinstance(kernels, str):
         return loop
     if kernels.untranslatable and chosen.engine == options.COMPILED:
-        reason = f"{kernels.untranslatable}; correct the kernel, or use {options.KERNELS}"
+        reason = f"{kernels.untranslatable}; correct the kernel, or set engine = {options.KERNELS}"
         raise ConfigError(f"engine = {options.COMPILED!r}: {reason}")
     return kernels
 

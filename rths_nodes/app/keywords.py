@@ -19,10 +19,10 @@ from rths_nodes.loop.scenario.schema import Scenario
 F = TypeVar("F", bound=Function)
 Place: TypeAlias = str | os.PathLike[str]
 Section: TypeAlias = Mapping[str, object] | type | Function | Kernel | None
-"""Section as data; for a component also a class, a kernel or the step function of a kernel."""
+"""Section as data or, for a component, a class, a kernel or the step function of a kernel."""
 INDENT = " " * 4
 UNCHANGED = ...
-"""Default of an argument: the scenario's section is unchanged."""
+"""Default of an argument that leaves the scenario's section unchanged."""
 
 
 class Sections(TypedDict, total=False):

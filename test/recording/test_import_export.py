@@ -383,7 +383,7 @@ def test_impossible_export_is_refused(recording: Path, tmp_path: Path, capsys: p
     open_writer(str(tmp_path / "empty"), recorded_topics("rths", rths_nodes.load(NAME)), about).close({})
     for sources, target, reason in (
         ([recording], "full", "exists and is not an empty folder"),
-        ([recording, recording], "to", "two recordings have the same name: run, run"),
+        ([recording, recording], "to", "the recordings must have different names (run, run)"),
         ([tmp_path / "none"], "to", "cannot be read"),
         ([tmp_path / "empty"], "to", "empty: has no samples"),
     ):

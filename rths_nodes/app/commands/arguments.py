@@ -86,7 +86,7 @@ class Arguments:
     def __call__(
         self, form: str, text: str, default: object = None, completer: Completer | None = None, **more: Any
     ) -> None:
-        """Add an argument with name and metavar ``form``. The default is appended to the help ``text``."""
+        """Add an argument. ``form`` is its name and metavar. The default is appended to the help ``text``."""
         name, _, metavar = form.partition(" ")
         if isinstance(default, (int, float)):
             more.setdefault("type", type(default))
@@ -114,7 +114,7 @@ class Arguments:
         self._parser.add_argument(name, help=argparse.SUPPRESS, **more)
 
     def removed(self, **replacements: str) -> None:
-        """Refuse removed options. ``replacements`` names the replacement of each option."""
+        """Refuse removed options. ``replacements`` maps each option to the text of its error message."""
         self._parser.set_defaults(removed={f"--{name.rstrip('_')}": text for name, text in replacements.items()})
         for name in replacements:
             self.hidden(f"--{name.rstrip('_')}", action=_Removed, nargs="?", dest=f"removed_{name}")
@@ -164,7 +164,7 @@ class Arguments:
         self("--width MM", text, type=float)
 
     def figures(self, folder: str) -> None:
-        self.flags(figures=f"also write every figure in the style for journals to the folder {folder}")
+        self.flags(figures=f"also write every figure, in the style for journals, to the folder {folder}")
         self("--format", "format of the figures; default: pdf", choices=FORMATS)
         text = "width of the figures, mm (one column: 89, two columns: 183); default: 89"
         self("--width MM", text, type=float)
@@ -215,9 +215,9 @@ def scenario(options: Options) -> Scenario:
 
 
 def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> bool:
-    """Return true if ``pace`` is realtime, or if the rig is real or ``watched``.
+    """Return true if the test runs in real time: ``pace`` is realtime, or the rig is real or ``watched``.
 
-    Raises ConfigError for lockstep with such a rig.
+    Raises ConfigError if ``pace`` is lockstep and the rig is real or ``watched``.
     """
     real = not Assembly(scenario).port.simulated
     if pace == LOCKSTEP and (real or watched):
@@ -280,7 +280,7 @@ def save_figure(options: Options, path: Path, draw: Function, *values: object) -
 def figure(options: Options) -> Path | None:
     """Return the path of the figure file, or None if ``--figure`` is not set.
 
-    Raises ConfigError if an option of the figure is invalid or has no effect.
+    Raises ConfigError if a figure option is invalid or has no effect.
     """
     if not options.figure:
         refuse_idle(options, ("style", "width"), "requires --figure")

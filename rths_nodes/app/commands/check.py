@@ -58,7 +58,7 @@ from rths_nodes.recording.signatures import Signatures
 from rths_nodes.recording.sink import RecordingSink
 
 ADVISED = 0.6
-"""Fraction of an integration step that the ramp ``predictor_corrector`` predicts by default."""
+"""Default fraction of an integration step that the ramp ``predictor_corrector`` predicts."""
 SAMPLES = 1000
 LISTED = 3
 REHEARSED_S = 2.0
@@ -67,7 +67,7 @@ REHEARSED_S = 2.0
 
 def check_arguments(add: arguments.Arguments) -> None:
     add.scenario()
-    text = "recording of a real-time test over the hops to the rig, used to compute the required hops.depth"
+    text = "recording of a real-time test with the hops of the rig, from which the required hops.depth is computed"
     add("--hops RECORDING", text)
 
 
@@ -128,7 +128,7 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
     yield from _learning(loaded, rehearsal)
     if rehearsal is not None:
         size = rehearsal.size / 1e6
-        yield f"recording: {size:.3g} MB of disk during the test, up to {2.0 * size:.3g} MB during indexing"
+        yield f"recording: {size:.3g} MB of disk space during the test, up to {2.0 * size:.3g} MB during indexing"
     margin, reason = judged_margin(loaded)
     if loaded.structure is not None:
         yield f"stability: {margin or f'not assessed ({reason})'}"
@@ -136,7 +136,7 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
         yield f"caution: {caution}"
     yield from _commissioned(loaded, rig)
     live = live_parts(assembly)
-    can = "this test can run on the hosts embedded and composed"
+    can = "available for this test on the hosts embedded and composed"
     yield f"engine executive: {live if isinstance(live, str) else can}"
 
 
@@ -159,7 +159,7 @@ def _learning(loaded: Scenario, rehearsal: Rehearsal | None) -> Iterator[str]:
 
 
 class NeverOpened(PortBefore):
-    """Wraps the port of a check and refuses to open, because the port may belong to a real rig."""
+    """Port of a scenario that is only checked. It refuses to open, because it may belong to a real rig."""
 
     armed = True
 
@@ -189,7 +189,7 @@ def _rig(loaded: Scenario) -> Iterator[str]:
         if (scale.length, scale.force) != (1.0, 1.0):
             facts.append(f"ratio of structure to specimen: {scale.length:g} (length), {scale.force:g} (force)")
         facts += corrections_in_words(mine, simulated=loaded.port.builds_axes)
-        yield f"axes.{name}: {mine.name} of the rig; {'; '.join(facts)}"
+        yield f"axes.{name}: axis {mine.name} of the rig file; {'; '.join(facts)}"
     for name, channel in loaded.rig_file.auxiliary.items():
         yield _channel(name, channel)
 
@@ -227,7 +227,7 @@ def _step_times(assembly: Assembly) -> Iterator[str]:
         yield from judged(assembly.scenario, assembly.ramp.predicted, took)
     if len(of_compensator):
         sample = _ms(assembly.scenario.dt)
-        yield f"compensator: computing time {quantiles(of_compensator)} in each sample of {sample}"
+        yield f"compensator: computing time per sample (period {sample}): {quantiles(of_compensator)}"
 
 
 def _loads(loaded: Scenario) -> Iterator[str]:
@@ -243,7 +243,7 @@ def _loads(loaded: Scenario) -> Iterator[str]:
 
 
 def _groups(loaded: Scenario) -> Iterator[tuple[dict[str, Limits], float]]:
-    """Yield each group of displacement axes that stop together: limits by axis, and braking time, s."""
+    """Yield limits by axis, and braking time (s), of each group of displacement axes that stop together."""
     names = list(loaded.limits)
     for group in braked_together(loaded.limits.values(), loaded.stop_groups):
         members = {names[axis]: loaded.limits[names[axis]] for axis in group}
@@ -253,7 +253,7 @@ def _groups(loaded: Scenario) -> Iterator[tuple[dict[str, Limits], float]]:
 
 def _excess_travel(loaded: Scenario) -> Iterator[str]:
     transport = loaded.port.transport_samples * loaded.dt
-    bridge, on_the_way = loaded.bridge.max_bridge, f" and {1e3 * transport:.3g} ms on the way" if transport else ""
+    bridge, on_the_way = loaded.bridge.max_bridge, f", {1e3 * transport:.3g} ms in transport" if transport else ""
     paused = "; in a pause the command moves further, but within its stroke" * loaded.bridge.pauses
     for members, time in _groups(loaded):
         for name, limits in members.items():
@@ -340,7 +340,7 @@ def _structure(assembly: Assembly) -> Iterator[str]:
         more = f" s (the longest {LISTED} of {count} periods)" if count > LISTED else " s"
         yield f"natural periods of the entire structure: {', '.join(periods)}{more}"
     else:
-        yield "natural periods: unknown, because the stiffness under test is not declared"
+        yield "natural periods: unknown, because the stiffness of the specimens is not declared"
     source = parts.source or "unknown, because neither the structure nor a specimen model declares a stiffness"
     tested = f"{_diagonal(parts.experimental[2])} N/m, " if parts.source else ""
     yield f"stiffness: numerical {_diagonal(parts.numerical[2])} N/m; experimental {tested}{source}"
@@ -405,7 +405,7 @@ def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
     if not share:
         share, ramp = ADVISED, "ramp.type = predictor_corrector"
     good = math.ceil(float(took.max()) / share / scenario.dt) * scenario.dt
-    yield f"available in real time: {_ms(in_time)} of {_ms(step)}; {late} of {count} steps took longer"
+    yield f"step time allowed in real time: {_ms(in_time)} of {_ms(step)}; {late} of {count} steps took longer"
     yield f"all steps would be in time with {ramp} and steps of {_ms(good)} or more"
     if lost:
         then = "pauses" if bridge.pauses else "trips (with bridge.when_late = pause, the rig slows down)"
@@ -424,7 +424,7 @@ def _ms(seconds: float) -> str:
 
 
 class Rehearsal(RecordingSink):
-    """Measures a simulated test instead of recording it.
+    """Evaluates a simulated test without recording it.
 
     ``smallest`` is the smallest stroke left after braking (m), by axis. ``size`` is the expected size of the
     journal of the complete test, bytes.
@@ -471,7 +471,7 @@ class Rehearsal(RecordingSink):
 
 
 Rehearsals = Callable[[int], Rehearsal | None]
-"""Function of ``hops.depth`` that returns the simulated test, or None if no simulation is possible."""
+"""Function that takes ``hops.depth`` and returns the simulated test, or None if no simulation is possible."""
 
 
 # Other files
@@ -563,8 +563,8 @@ def _ground_motion(content: bytes, path: Path) -> tuple[str, str]:
         series = readers.read(content)
     except readers.FormatError as error:
         raise _unknown(path, str(error)) from None
-    step = f"a step of {series.step:g} s" if series.step else "no step, so ground_motion.step is required"
-    unit = series.unit or "no unit, so ground_motion.unit is required"
+    step = f"a step of {series.step:g} s" if series.step else "step unknown (set ground_motion.step)"
+    unit = series.unit or "unit unknown (set ground_motion.unit)"
     summary = f"{len(series.values)} points, {step}, {unit}"
     return f"ground motion: {summary}", f"rths run SCENARIO --set ground_motion.file={quoted(path)}"
 

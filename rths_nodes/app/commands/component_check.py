@@ -52,12 +52,12 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
 """Test for each family: the scenario, the section that receives the component, and additional overrides."""
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
 INSIDE = 0.01
-"""Distance of a tried value from an exclusive bound, relative to the bound or, if it is 0, to the value in
-effect."""
+"""Distance of a tried value from an exclusive bound, relative to the bound or, if the bound is 0, to the
+value in effect."""
 
 
 class Drive(NamedTuple):
-    """Test of a family: ``build(params)`` returns a component, and ``step(component, sample)`` its outputs."""
+    """Drives a component: ``build(params)`` returns it, and ``step(component, sample)`` returns its outputs."""
 
     build: Callable[[AnyParams], Any]
     step: Function
@@ -84,9 +84,9 @@ def component_of(text: str) -> tuple[str, str] | None:
 
 
 def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
-    """Check a component with ``overrides`` (KEY=VALUE). Yield results as text. Raises ConfigError if it fails."""
+    """Check a component with ``overrides`` (KEY=VALUE) and yield result texts. Raises ConfigError on failure."""
     if family not in TESTS:
-        raise ConfigError(f"{family}.{name}: cannot be checked alone; only components of {', '.join(TESTS)} can")
+        raise ConfigError(f"{family}.{name}: cannot be checked alone; families with a check: {', '.join(TESTS)}")
     data: Data = {"type": name} | REQUIRED.get(family, {})
     for assignment in overrides:
         key, _, value = assignment.partition("=")
@@ -141,9 +141,9 @@ def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) 
                 part = drive.build(from_data(type(params), parameters | {key: bound}, family))
                 _driven(drive, part, label)
             except ConfigError as error:
-                if part is not None or error.__cause__ is not None:  # else it conflicts with other keys
+                if part is not None or error.__cause__ is not None:  # otherwise, other keys exclude the bound
                     value = show(float(bound), spec.unit)
-                    problems.append(f"{label}: {key} = {value} is within its bounds, but fails ({error})")
+                    problems.append(f"{label}: {key} = {value} is within bounds, but the step fails ({error})")
     problems.refuse()
 
 
@@ -174,8 +174,8 @@ def _compared(family: str, data: Data, label: str) -> str:
     one, other = plain.read().arrays(), compiled.read().arrays()
     for name, values in one.items():
         if not np.array_equal(values, other[name], equal_nan=values.dtype.kind == "f"):
-            raise ConfigError(f"{label}: {name} of compiled code differs from plain Python in {scenario}")
-    return f"{label}: compiled code and plain Python give identical bits in {plain.samples} samples of {scenario}"
+            raise ConfigError(f"{label}: in {scenario}, {name} differs between compiled code and plain Python")
+    return f"{label}: compiled code and plain Python are bit-identical in {plain.samples} samples of {scenario}"
 
 
 # Motions and drives

@@ -24,7 +24,7 @@ from rths_nodes.loop.realtime import PRIORITY, real_time
 CPUS = Path("/sys/devices/system/cpu")
 ADVICE = (
     "sudo groupadd -f realtime; sudo usermod -aG realtime $USER; printf '@realtime - rtprio 98\\n@realtime - "
-    "memlock unlimited\\n' | sudo tee /etc/security/limits.d/99-realtime.conf; then log in again; a container: "
+    "memlock unlimited\\n' | sudo tee /etc/security/limits.d/99-realtime.conf; then log in again. In a container: "
     "docker run --cap-add=SYS_NICE --ulimit rtprio=98 --ulimit memlock=-1"
 )
 
@@ -32,7 +32,7 @@ RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
 """Computing time per sample (99 % quantile) by host, s, for one axis with a recorder and a monitor."""
 PYTHON_STEP_S = 37e-9
-"""Time per step of an oscillator in plain Python (``benchmarks/latency.py``), where ``WORK_S`` was measured, s."""
+"""Time per oscillator step in plain Python (``benchmarks/latency.py``) on the computer of ``WORK_S``, s."""
 MARGINAL = 0.01
 """Largest fraction of late ticks for the verdict ``marginal``, which is only for simulators."""
 LONGEST_GAP_S = 0.010
@@ -151,7 +151,7 @@ def forecast(lateness: Array, python_step_s: float) -> list[Data]:
 def summary(forecasts: Sequence[Data]) -> list[str]:
     lines = []
     for host in WORK_S:
-        # the last entry of a verdict has the highest rate
+        # rates ascend, so the dict keeps the highest rate of each verdict
         rates = {entry["verdict"]: entry["rate_hz"] for entry in forecasts if entry["host"] == host}
         parts = [f"{verdict} up to {rates[verdict]:g} Hz" for verdict in ("good", "marginal") if verdict in rates]
         lines.append(f"{host}: {', '.join(parts) or f'{UNSUITABLE} at any of these rates'}")

@@ -43,7 +43,7 @@ def emulate_arguments(add: arguments.Arguments) -> None:
     kinds = "; ".join(f"{kind}: {text}" for kind, (_, text) in emulation.MISBEHAVIOURS.items())
     add.several("--misbehave KIND@SAMPLE[:N]", f"injected fault. {kinds}")
     kinds = "; ".join(f"{kind}: {text}" for kind, text in emulation.PLANTED.items())
-    text = f"planted fault, which rths commission must detect. {kinds}"
+    text = f"fault to plant, which rths commission must detect. {kinds}"
     add.several("--plant FAULT", text, choices=emulation.PLANTED)
     add.flags(no_specimen="emulate a rig without specimens, as rths commission requires")
     text = (
@@ -89,7 +89,7 @@ def emulate_command(options: arguments.Options) -> int:
 
 @contextmanager
 def _watched(emulator: emulation.Emulator, options: arguments.Options) -> Iterator[None]:
-    """Send the true state of ``emulator``, as sensor readings, to the watcher on the host ``--sensors``."""
+    """Send the true state of ``emulator`` as sensor readings to the watcher (``--sensors``) during the block."""
     if not options.sensors:
         yield
         return
@@ -149,7 +149,7 @@ FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
 def free(scenario: Scenario) -> Scenario:
     if scenario.rig is not None:
         raise ConfigError(
-            "--no-specimen: requires a scenario without the section rig, because that model includes the specimens"
+            "--no-specimen: requires a scenario without the section rig, whose model includes the specimens"
         )
     return override(scenario, [f"axes.{name}.specimen={FREE}" for name in scenario.axes])
 

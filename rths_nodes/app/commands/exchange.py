@@ -94,7 +94,7 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 
 
 def write_archive(runs: Mapping[str, Run], folder: Path) -> Iterator[Path]:
-    """Write tests in DesignSafe's layout for hybrid simulations. Yield the path of each file. Raises OSError."""
+    """Write tests in DesignSafe's layout and yield the path of each file. Raises OSError if a write fails."""
     from rths_nodes.analysis.report.document import write_report
 
     first = next(iter(runs.values()))
@@ -160,14 +160,14 @@ def _readme(runs: Mapping[str, Run]) -> str:
         *rows,
         "",
         f"- `{GLOBAL}/scenario.yaml`: complete description of the test",
-        f"- `{COORDINATOR}`: integrator, ramp, setup, compensator, monitor; `{OUTPUT}` has samples and metadata",
-        f"- `{SIMULATED}`: structure and excitation; `{OUTPUT}` has the degrees of freedom at all steps",
-        f"- `{TESTED}`: actuator, sensors and limits of each axis; `{OUTPUT}` has the samples",
-        f"- `{REPORT}`: a report (HTML) on each test",
+        f"- `{COORDINATOR}`: integrator, ramp, setup, compensator, monitor; `{OUTPUT}`: samples and metadata",
+        f"- `{SIMULATED}`: structure and excitation; `{OUTPUT}`: degrees of freedom at all steps",
+        f"- `{TESTED}`: actuator, sensors and limits of each axis; `{OUTPUT}`: samples",
+        f"- `{REPORT}`: an HTML report of each test",
         "",
-        "Tables are CSV. The first line has the names and units (SI). An empty cell is an unknown value.",
+        "Tables are CSV files. The first line contains names and units (SI). Empty cells are unknown values.",
         "The exact acceleration, external force and restoring force in a row belong to the step in that row.",
-        "The last step has no such values.",
+        "These values are missing for the last step.",
         "",
     ]
     return "\n".join(lines)
@@ -206,7 +206,7 @@ def export_command(options: arguments.Options) -> None:
     folder, inputs = Path(options.out), [Path(path) for path in options.recording]
     recordings = [recording for path in inputs for recording in _recordings(path)]
     if len(set(names := [name for name, _ in recordings])) < len(names):
-        raise ConfigError(f"two recordings have the same name: {', '.join(names)}. Export them one by one")
+        raise ConfigError(f"the recordings must have different names ({', '.join(names)}). Export them separately")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"--out {folder}: exists and is not an empty folder; give a new folder")
     runs = {name: _read(path) for name, path in recordings}
@@ -327,7 +327,7 @@ class Elsewhere:
 
 
 def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int = LARGEST) -> Elsewhere:
-    """Read ``file`` (at most ``most`` bytes) with the map in the file ``columns``, as a test of ``scenario``.
+    """Read ``file`` (at most ``most`` bytes) as a test of ``scenario``. The file ``columns`` maps its columns.
 
     Raises ConfigError if ``file`` or the map is invalid, or if they do not match each other or the scenario.
     """
@@ -378,8 +378,8 @@ def read_map(path: Path) -> Columns:
 def _histories(wanted: Columns, table: Table) -> dict[str, Array]:
     """Return the histories, keyed by the paths of their columns in the map.
 
-    A missing target equals the command, and vice versa. A degree of freedom without columns has the target of
-    the axis with the same name as displacement. Raises ConfigError if columns are too short or differ in length.
+    A missing target equals the command, and vice versa. A degree of freedom without columns follows
+    the target of the axis with the same name. Raises ConfigError if columns are too short or differ in length.
     """
     columns = {"time": wanted.time}
     for name, axis in wanted.axes.items():

@@ -87,7 +87,7 @@ def _add_noise(group: arguments.Arguments) -> None:
     lowest = f"{identification.BEYOND_MODE:g} times the lowest natural frequency of the structure"
     group("--fit-up-to HZ", f"{inverse}: highest frequency of the fit, Hz; default: {lowest}", type=float)
     finest, lines = identification.FINEST, identification.LINES
-    text = f"frequency resolution, Hz; default: the larger of {finest:g} Hz and {lines} spectral lines"
+    text = f"frequency resolution, Hz; default: {lines} spectral lines, at least {finest:g} Hz"
     group("--resolution HZ", text, type=float)
     text = "orders of the inverse, in rows separated by semicolons (-: no term); default: chosen automatically"
     group("--orders '3,1,-;...'", text)
@@ -405,7 +405,7 @@ def read_cyclic(recordings: Sequence[str], on: Scenario | None = None) -> dict[s
         if on is not None:
             _check_rig(recording, history.scenario, on)
         motion = to_data(history.scenario.integrator).get("displacement") or {}
-        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # first, the loads are applied
+        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # waits until the axes are loaded
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
             raise ConfigError(
                 f"{recording}: must be a cyclic test, recorded with rths identify --for rig_file --record DIR"
@@ -439,7 +439,7 @@ def _channels(axis: RigAxis | None) -> tuple[object, ...]:
 def evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
     column, dt, section = run.axes.index(axis), run.scenario.dt, run.scenario.axes[axis]
     displacement, force = paired(run.displacement[:, column], run.force[:, column], section, dt)
-    command = filtered(run.command[:, column], low_pass(section, dt))  # delayed like the displacements
+    command = filtered(run.command[:, column], low_pass(section, dt))  # same delay as the displacements
     begin, time = loaded_at(run.scenario) + cycles.begin, run.time[: len(force)]
     inside = np.flatnonzero((time >= begin) & (time < begin + cycles.cycles / cycles.frequency))
     try:
@@ -463,7 +463,7 @@ def _print_cyclic(results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, E
 def _section(
     results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
 ) -> str:
-    """Return the results as YAML text for the rig file. Raises ConfigError if the file would become invalid."""
+    """Return the results as YAML text for the rig file. Raises ConfigError if they would make it invalid."""
     origin = {
         "scenario": scenario.name,
         "date": datetime.now(UTC).date().isoformat(),

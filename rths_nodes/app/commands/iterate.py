@@ -92,7 +92,7 @@ def find(folder: Path) -> Series:
     last = max([int(match[1]) for match in matches if match], default=1)
     places = [folder / f"run_{number}" for number in range(2, last + 1)]
     if missing := [run_folder for run_folder in (first, *places) if not run_folder.is_dir()]:
-        raise ConfigError(*(f"{run_folder}: missing; a series must have all its runs" for run_folder in missing))
+        raise ConfigError(*(f"{run_folder}: missing; a series must include all runs" for run_folder in missing))
     recordings = [first, *map(_recording, places)]
     scenario = files.load(folder / SCENARIO) if predicted else read_run(first).scenario
     return Series(folder, scenario, recordings, predicted)
@@ -306,8 +306,8 @@ def iterate_arguments(add: arguments.Arguments) -> None:
     )
     add("--next FOLDER", text)
     text = (
-        "correction: tracking (of the commands, for known targets) or history (also of the targets, from the "
-        "response of the structure to the measured forces); default: history if the scenario has a structure"
+        "correction: tracking (corrects commands for known targets) or history (also corrects the targets, using "
+        "the response of the structure to the measured forces); default: history if the scenario has a structure"
     )
     add("--mode", text, choices=(TRACKING, HISTORY))
     add("--runs N", "maximum number of runs", Settings.runs)

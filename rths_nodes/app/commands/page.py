@@ -120,7 +120,7 @@ async def _serve_front(
         behind.reaches(reaches())
         if (code := behind.ended()) is not None:
             behind.restart()
-            say(f"the page process ended (exit code {code}) and starts again; stops still work")
+            say(f"the page process ended (exit code {code}) and is restarted; stops still work")
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving

@@ -71,8 +71,8 @@ def test_arguments(add: arguments.Arguments) -> None:
     text = "pace of the rungs on the rig; default: realtime if the rig is real or watched, otherwise lockstep"
     add("--pace", text, choices=PACES)
     text = (
-        "receive acts over the operator socket, from the page or other programs of this user, instead of the "
-        "terminal; --answers then supplies only operator, specimen, rungs, level and time ratio. Default "
+        "receive acts over the operator socket, from the page or other programs of this user, instead of from "
+        "the terminal; --answers then supplies only operator, specimen, rungs, level and time ratio. Default "
         "namespace: "
     )
     add("--socket NAMESPACE", f"{text}{NAMESPACE}", nargs="?", const=NAMESPACE)
@@ -83,7 +83,7 @@ def test_arguments(add: arguments.Arguments) -> None:
     add.removed(
         services="removed; use --socket, because acts are received over a socket of this user, not over ROS",
         key="removed; leave this option out, because acts over the operator socket are not signed",
-        operator="removed; leave this option out, and run the program as the user of the test",
+        operator="removed; leave this option out, and run the program as the user who runs the test",
     )
     add("--record DIR", f"folder of the test; default: {terminal.RUNS}/<test id>")
     add.flags(no_report=f"do not write {REPORT} at the end")
@@ -191,7 +191,7 @@ def _test(options: arguments.Options, scenario: Scenario, answers: Answers, real
             code = console.run()
     try:
         _tell(options, screen, runner.record, folder)
-    except (ConfigError, RecordingError) as error:  # not refused: the rig has already moved
+    except (ConfigError, RecordingError) as error:  # too late to refuse the test: the rig has moved
         terminal.tell([f"no report: {error}"])
         code = code or ExitCode.FAILED
     return code

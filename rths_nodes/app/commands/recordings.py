@@ -83,7 +83,7 @@ def _write_page(options: arguments.Options, inputs: Sequence[Path], out: Path) -
     from rths_nodes.analysis.report import document
 
     if _is_commissioning(inputs):
-        _refuse_histories(options, f"not allowed with {inputs[0]}, because a commissioning has no histories")
+        _refuse_histories(options, f"not allowed with {inputs[0]}, because commissioning yields no histories")
         sheet = commissioning.read(inputs[0])
         with terminal.writing(out):
             document.write_sheet(sheet, out)

@@ -190,7 +190,7 @@ def _of_port(counts: dict[str, float]) -> str:
         summary += f", required {median:.0f} (median; largest {largest:.0f})"
     if "answer_median_s" in counts:
         median, largest = (1e3 * counts[f"answer_{name}_s"] for name in ("median", "largest"))
-        summary += f", commands answer states after {median:.3g} ms (median; largest {largest:.3g} ms)"
+        summary += f", commands sent {median:.3g} ms after states (median; largest {largest:.3g} ms)"
     counted = [name for name in counts if not name.startswith("transport") and not name.endswith("_s")]
     wrong = [f"{counts[name]:.0f} {name}" for name in counted if counts[name]]
     return f"port: {summary}; {', '.join(wrong) or 'nothing lost'}"

@@ -68,7 +68,7 @@ def variants(
     """Return the checked variants of ``scenario``: one for each string in ``settings`` and name in ``cases``.
 
     A string contains assignments, separated by spaces or commas. All cases are variants by default. Raises
-    ConfigError if a variant is invalid or none is defined.
+    ConfigError if a variant is invalid or no variant is defined.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:
@@ -256,7 +256,7 @@ def _ranges(parameters: Mapping[str, Mapping[str, tuple[float, float]]], axis: s
 
 
 VALUES = ("low", "median", "high", "worst")
-"""Statistics printed by ``--json`` for each group, infinite values as null."""
+"""Statistics that ``--json`` prints for each group; infinite values become null."""
 SHOWN = 10
 
 
@@ -437,7 +437,7 @@ def _print_tuned(name: str, index: str, tuned: Tuned) -> None:
     for parameter in tuned.parameters:
         if tuned.improved and parameter.at_end(tuned.values[parameter.key]):
             limits = f"{parameter.low:.6g} to {parameter.high:.6g}"
-            terminal.say(f"note: {parameter.key} is at the end of its range, {limits}")
+            terminal.say(f"note: {parameter.key} is at a limit of its range ({limits})")
     if tuned.improved:
         print(*(f"--set {assignment}" for assignment in tuned.assignments))
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LINES = "\n\t"
 RUNS = "runs"
 TOLD_S = 30.0
-"""Interval (s) between lines of progress if standard error is not a terminal."""
+"""Interval between progress lines if standard error is not a terminal, s."""
 LEAST_WIDTH = 20
 SENTENCE = 24
 """Largest number of characters in a cell of an unwrapped column."""
@@ -83,11 +83,11 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
 
 @contextmanager
 def page_of_test(path: Path, word: str = "") -> Iterator[None]:
-    """Like :func:`writing`, for the page of an ended test, but print errors instead of raising them."""
+    """Like :func:`writing`, but print errors instead of raising them, because the test has already ended."""
     try:
         with writing(path, word):
             yield
-    except Exception as error:  # any figure may fail
+    except Exception as error:  # a figure may raise any error
         reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         remedy = "if the test was recorded, use rths report"
         print(f"rths: {path}: could not be written ({reason}); {remedy}", file=sys.stderr)
@@ -208,7 +208,7 @@ def table(
     numbers: Iterable[str] = (),
     last: Iterable[str] = (),
 ) -> None:
-    """Print a table with text columns ``heads``, then columns of ``numbers``, then text columns ``last``.
+    """Print a table with text columns ``heads``, then numeric columns ``numbers``, then text columns ``last``.
 
     Strings are printed as they are, without markup.
     """

@@ -115,7 +115,7 @@ class WatchLoop:
     def run(self, ended: Callable[[], bool]) -> str:
         """Send pulses until the watch decides to end them, or until ``ended()`` is true.
 
-        Return the watch's reason, or an empty string after ``ended()``.
+        Return the watch's reason, or an empty string if ``ended()`` is true.
         """
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             out.setblocking(False)
@@ -190,7 +190,7 @@ class WatchLoop:
             out.sendto(next(self._pulses), self._far)
         self._due = max(self._due + self._period, now)
         if self.pulses == 1:
-            finding = "no test was received, and the rig rests" if self._state < 0 else "sensors and test agree"
+            finding = "no test is received; the rig is at rest" if self._state < 0 else "sensors and test agree"
             self._tell("begins", f"{finding}: the pulse begins")
 
 

@@ -165,7 +165,7 @@ def known_host(header: str, served: str) -> bool:
 
 
 def admits(sent: dict[str, deque[float]], remote: str, now: float) -> bool:
-    """Return true if ``remote`` may send a request ``now`` (s). ``sent`` has the times of requests by address."""
+    """Return true if ``remote`` may send a request ``now`` (s). ``sent`` holds request times by address."""
     times = sent.setdefault(remote, deque(maxlen=PER_SECOND))
     if len(times) == PER_SECOND and now - times[0] < 1.0:
         return False
@@ -183,8 +183,8 @@ KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})", re.IGNORECASE)
 
 Stop = Callable[[str, str], Awaitable[str]]
-"""Function that takes service and reason, stops the rig, and returns the confirmation. Raises ConfigError if the
-stop is not confirmed."""
+"""Function that takes a service and a reason, stops the rig, and returns the confirmation. Raises ConfigError if
+the stop is not confirmed."""
 
 
 def is_other(received: bytes) -> bool:
@@ -254,7 +254,7 @@ class Behind:
             socket.send_fds(self._end, [b"connection"], [connection.fileno()])
 
     def reaches(self, rig: bool) -> None:
-        if rig != self._reaches and self._tell({"reaches": rig}):  # tried again if the page's process hangs
+        if rig != self._reaches and self._tell({"reaches": rig}):  # retried later if the page's process hangs
             self._reaches = rig
 
     def told(self, stop: Stop) -> Stop:

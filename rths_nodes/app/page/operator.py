@@ -42,7 +42,7 @@ FIELDS = (
     *("possible", "motions", "next_act", "next_rung", "scenario_hash", "engine", "offsets_hash", "to_sign"),
     *("checklist", "warning", "test_id"),
 )
-"""Fields of an Answer passed to the page unchanged."""
+"""Fields of an Answer that are passed to the page unchanged."""
 
 WORDS = {name: act.words for name, act in ACTS.items()}
 

@@ -121,7 +121,7 @@ TOKEN = "X-Rths-Operator"
 
 
 Since = Callable[[int], tuple[dict[str, object], int, list[tuple[int, int, bytes]]]]
-"""Function of a message number: returns the situation, the next number, and the curves from the number on."""
+"""Function that takes a message number. Returns the situation, the next number, and the new curves."""
 
 
 class PageServer:

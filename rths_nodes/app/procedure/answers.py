@@ -92,7 +92,7 @@ class Answers:
     arm: tuple[str, ...] = texts("rungs that move the rig and are armed without a question", ALL)
     run: Motion | None = section(Motion, "permission to run each armed rung, {moves: y}", None)
     largest_difference: Data = mapping(
-        "largest permitted difference of each rung, rms divided by rms, or .inf. A rung that moves the rig is "
+        "largest permitted relative rms difference of each rung, or .inf. A rung that moves the rig is "
         "compared with its rehearsal, every other rung with the previous rung"
     )
     unload: Motion | None = section(
@@ -110,8 +110,8 @@ class Answers:
         problems = Problems()
         if self.test_id is not None and not _NAME.fullmatch(self.test_id):
             problems.append(
-                f"test_id = {show(self.test_id)}: must have at most {LONGEST_ID} letters, digits, spaces and "
-                "characters _ . -, because it is the name of a folder"
+                f"test_id = {show(self.test_id)}: must be the name of a folder: at most {LONGEST_ID} letters, "
+                "digits, spaces or characters _ . -, beginning with a letter, digit or _"
             )
         for key in ("operator", "second", "specimen"):
             if (answer := getattr(self, key)) is not None and not answer.strip():
@@ -135,7 +135,7 @@ class Answers:
             if rung not in RUNGS:
                 problems += unknown(key, "rung", rung, RUNGS).problems
             elif isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0.0:
-                problems.append(f"{key} = {show(value)}: must be a number >= 0 (rms divided by rms) or .inf")
+                problems.append(f"{key} = {show(value)}: must be a number >= 0 (relative rms difference) or .inf")
         problems.refuse()
 
 

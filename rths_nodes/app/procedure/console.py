@@ -108,7 +108,7 @@ class Console:
         return self.exact_line(question).strip()
 
     def exact_line(self, question: str, ended: Callable[[], str] = str) -> str:
-        """Return the typed line. Raises KeyboardInterrupt without a terminal, or an error of :func:`typed`."""
+        """Return the typed line. Raises KeyboardInterrupt if there is no terminal, and errors of :func:`typed`."""
         if self._ask is None:
             raise KeyboardInterrupt(f"no terminal is available for the question: {question}")
         self.asking = self._typed = True
@@ -150,7 +150,7 @@ class Console:
     def clear(self, act: str, motion: str) -> str:
         """Return CLEAR if the ``motion`` of ``act`` may start, else another text.
 
-        Print the motion and return the typed line if the file has no answer. Raises errors of :func:`typed`.
+        Print the motion and return the typed line if the file has no answer. Raises the errors of :func:`typed`.
         """
 
         def ended() -> str:
@@ -181,7 +181,7 @@ class Console:
         runner.changed, runner.ladder.progress = self._changed, far
 
     def run(self, walk: Callable[[], None] | None = None, close: Callable[[], None] = lambda: None) -> ExitCode:
-        """Conduct the test by ``walk()`` (default: by the acts typed at the terminal), then finish the test.
+        """Conduct the test with ``walk()`` (default: perform the acts typed at the terminal), then finish it.
 
         ``close`` is called at the end. A stalled terminal cannot delay this call.
         """
@@ -395,7 +395,7 @@ def _climb(act: str, console: Console, rest: str) -> None:
     difference = largest(last.differences)
     bound = float(console.answers.largest_difference.get(last.name, math.inf))  # no bound: the operator decides
     if (not last.not_valid or counts(console, last)) and difference > bound:
-        message = f"rung {last.name}: the difference {difference:.3g} (rms divided by rms) must be <= {bound:g}"
+        message = f"rung {last.name}: the relative rms difference {difference:.3g} must be <= {bound:g}"
         console.say(message)
         console.ends(message)
 

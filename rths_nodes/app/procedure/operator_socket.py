@@ -30,8 +30,8 @@ from rths_nodes.ros.transport.line import Credentials, address
 
 LONGEST_PACKET = 1 << 16
 CONNECTIONS = 64
-"""Maximum number of connections. An additional connection closes an idle one of the process with the most
-connections, so that another process can send a stop."""
+"""Maximum number of connections. An additional connection closes an idle connection of the process with
+the most connections, so that another process can send a stop."""
 LOOK_S = 0.05
 """Polling interval during an act, s."""
 UNSEEN = -1
@@ -60,13 +60,12 @@ class Request:
 class Answer:
     """Result of a request, and the situation after the request.
 
-    ``stops`` is the number of stops so far. ``possible`` has, for each act, the reason why it is not possible, or
-    an empty string. ``motions`` has a text for each act; the text is empty if the act is not possible or moves
+    ``stops`` is the number of stops so far. ``possible`` maps each act to the reason why it is not possible, or to
+    an empty string. ``motions`` maps each act to its motion as text, empty if it is not possible or moves
     nothing. ``scenario_hash`` and ``engine`` belong to ``next_rung``; ``offsets_hash`` belongs to the offsets that
     can be confirmed, otherwise to the confirmed offsets. The act ``sign_for`` accepts the names in ``to_sign``.
-    ``checklist`` has the items to answer. ``warning`` is the text of an active warning output, with the seconds
-    until the motion. ``verdicts`` has a verdict for each planned rung; the verdict is empty until the rung has
-    run.
+    ``checklist`` lists the items to answer. ``warning`` is the text of an active warning output, with the seconds
+    until the motion. ``verdicts`` maps each planned rung to its verdict, which is empty until the rung has run.
     """
 
     done: bool = False
@@ -89,7 +88,7 @@ class Answer:
 
 
 class OperatorSocket:
-    """Handles requests from processes of this user at the abstract ``name``. Each connection has a thread.
+    """Handles requests from processes of this user at the abstract socket ``name``. Each connection has a thread.
 
     ``left`` is called if a process disconnects during its act. Raises ConfigError if ``name`` is taken.
     """

@@ -109,7 +109,7 @@ class Ladder:
         self._files, self.code = file_hashes(self.scenario), Code.of(self.scenario)
 
     def kept(self, folder: Path) -> Ladder:
-        """Return a ladder with copies of its files in ``folder``. Raises ConfigError if a file has changed."""
+        """Copy the files to ``folder`` and return a ladder with the copies. Raises ConfigError if one changed."""
         scenario = with_copied_files(self.scenario, folder)
         now = file_hashes(scenario)
         if changed := [path for path, digest in self._files.items() if now[path] != digest]:
@@ -124,7 +124,7 @@ class Ladder:
         return rehearsal.simulated(self.scenario)
 
     def step(self, name: str) -> Step:
-        """Return the rung ``name``. Raises ConfigError for a missing or impossible level or time ratio."""
+        """Return the rung ``name``. Raises ConfigError if level or time ratio is missing or impossible."""
         rung = RUNGS[name]
         if not self._is_set(name):
             key = "level" if self.level is None and name in REDUCED else "time_ratio"
@@ -198,7 +198,7 @@ class Ladder:
         expected = self.expected(name)
         Problems(
             f"rung {name}: axes.{axis} is expected to move by {1e3 * far:.3g} mm, which exceeds elastic_limit "
-            f"= {1e3 * limit:.3g} mm of the rig file. Lower the level, now {self.level:g}"
+            f"= {1e3 * limit:.3g} mm of the rig file. Lower the level from {self.level:g}"
             for axis, limit in self._elastic.items()
             if axis in expected and (far := expected[axis]["displacement"]) > limit
         ).refuse()
@@ -246,7 +246,7 @@ class Ladder:
             entry.differences = rung_differences(run, entry.level, then, before.level)
             entry.remarks += comparison_remarks(entry.level, entry.time_ratio, before.level, before.time_ratio)
             shares = differences_text(entry.differences, record)
-            text = f"; differs from rung {before.name} (rms over rms): {shares}"
+            text = f"; differs from rung {before.name} (relative rms): {shares}"
         if not (RUNGS[entry.name].moves and self.has_simulator and entry.outcome == "finished"):
             return text
         try:
@@ -416,7 +416,7 @@ class ProcedureRunner(Test):
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
         """Return the motion of ``act`` as text.
 
-        Raises ActRefused without CLEAR, or if a program wants to move or arm a real rig or answer its checklist.
+        Raises ActRefused if CLEAR is missing, or if a program moves or arms a real rig or answers its checklist.
         """
         clear = str(arguments.pop("clear", ""))
         if not (ACTS[act].moves or act in (*MOTIONS, "checklist")):
@@ -519,7 +519,7 @@ class ProcedureRunner(Test):
             f"{plain(done.after[name], KN)} kN"
             for name, before in done.before.items()
         )
-        ended = "the specimen is at the position" if done.to else "the specimen is unloaded"
+        ended = "the specimen is at the requested position" if done.to else "the specimen is unloaded"
         return f"{f'the unloading was given up ({done.given_up})' if done.given_up else ended}; {left}"
 
     def _arm(
@@ -672,7 +672,7 @@ def _kn(value: float) -> str:
 
 
 def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
-    """Return the next act, or ``""`` at the end. ``unloads()``: unload after the last rung."""
+    """Return the next act, or ``""`` at the end. ``unloads()`` decides whether to unload after the last rung."""
     session, record, state, rung = runner.session, runner.record, runner.state, runner.next_rung
     if state is State.FINISHED or (state is State.IDLE and not rung):
         return ""

@@ -48,7 +48,7 @@ class Served:
         self._step = cache(runner.ladder.step)
 
     def conduct(self, console: Console, namespace: str, watch_hz: float = 0.0) -> ExitCode:
-        """Conduct the test by requests from ``namespace``. A signal stops the rig and ends the test.
+        """Conduct the test by requests to the socket of ``namespace``. A signal stops the rig and ends the test.
 
         ``watch_hz`` is the rate at which a watcher receives the state of the rig, Hz. Raises ConfigError if the
         operator socket is taken. The test is refused if an operator node exists already.
@@ -71,7 +71,7 @@ class Served:
                 node.start()
                 listening.start()
                 self._say(
-                    "programs of this user act over the socket of this computer. Any node may observe, stop "
+                    "programs of this user may send acts over the operator socket. Any node may observe, stop "
                     f"({node.stop_service}) and hold the rig. Ctrl-C stops the rig and ends the test"
                 )
                 while next_act(runner, lambda: True) and not console.stopped:

@@ -58,7 +58,7 @@ def compete(
     conditions = chosen_conditions.resolved(scenario)
     names = [registry.named(FAMILY, law, "laws") for law in conditions.laws]
     stored = files.settings_of(conditions.settings)
-    # refuse errors before any motion; range indices are checked later, because only a compensator knows its states
+    # check the conditions before any motion, but range indices later: only a compensator knows its states
     nominal = Candidate(type(scenario.compensator).type_name, to_data(scenario.compensator))
     indices = tuple(index for index in conditions.indices if not index.endswith(RANGE))
     scoreboard.design(scenario, [nominal], replace_fields(conditions, indices=indices))
@@ -95,7 +95,7 @@ def compete(
 
 def _facts(conditions: Conditions, scenario: str, identified: scoreboard.Identified) -> dict[str, str]:
     source = conditions.settings if isinstance(conditions.settings, (str, os.PathLike)) else "a mapping"
-    settings = f"settings from {source}, all others as identified" if conditions.settings else "as identified"
+    settings = f"settings from {source}, otherwise as identified" if conditions.settings else "as identified"
     if conditions.tune:
         settings += f", then tuned with {conditions.tune} candidates per compensator"
     drawn_plants = f" and {conditions.plants} drawn with seed {conditions.seed}" if conditions.plants else ""
@@ -314,7 +314,7 @@ def verify(
 ) -> tuple[dict[str, list[str]], list[str]]:
     """Repeat the runs of an entry in ``folder``.
 
-    Return the problems of each row by compensator and block, and the differences from the entry's code.
+    Return the problems of each row, keyed by compensator and block, and the differences from the entry's code.
     Raises ConfigError if the entry cannot be repeated.
     """
     _put(content["files"], folder)

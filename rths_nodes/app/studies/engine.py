@@ -59,7 +59,7 @@ Progress = Callable[[Sequence[float]], None]
 Report = Callable[[float, float], None]
 """Function that receives completed and total work."""
 Shown = Callable[[str], AbstractContextManager[Report]]
-"""Function of a task's name that returns a context manager, which yields the Report of the task."""
+"""Function that takes the name of a task and returns a context manager, which yields the task's Report."""
 Say = Callable[[Iterable[str]], None]
 Job = tuple[int, tuple[object, ...]]
 """Number of a job, and the arguments of its function."""

@@ -59,7 +59,7 @@ def reproduced(run: Run) -> tuple[int, int | None, float]:
     try:
         commands.open()
         if missing := numerical.missing():
-            raise ConfigError(f"integrator: needs {missing}, which cannot be computed from a recording")
+            raise ConfigError(f"integrator: requires {missing}, which cannot be computed from a recording")
         commands.target(numerical.first())
         first, largest, compared = None, 0.0, 0
         for sample in range(count - 1):

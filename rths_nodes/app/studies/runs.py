@@ -86,7 +86,7 @@ class Findings:
 def _worst(axes: Mapping[str, Mapping[str, float]], key: str) -> float:
     values = [row[key] for row in axes.values()]
     lacking = [row["max_error_percent"] for row in axes.values() if np.isnan(row[key])]
-    # an axis at rest has no index; an axis that moved and has none, e.g. too late for a delay, is the worst
+    # ignore axes at rest, which have no index; an axis that moved but lacks it (delay too long) is the worst
     if len(lacking) == len(values) or not np.isnan(lacking).all():
         return float("nan")
     return values[int(np.nanargmax(magnitude(key, np.array(values))))]
@@ -168,7 +168,7 @@ def from_json(text: str, origin: str) -> Scenario:
 
 
 def decided(where: engine.Where, samples: float, scenarios: Sequence[Scenario], say: Say) -> engine.Where:
-    """Return ``where`` with the engine for a total of ``samples``. ``say`` reports why runs are not compiled."""
+    """Return ``where`` with the engine for ``samples`` samples. ``say`` reports why runs are not compiled."""
     where = replace(where, engine=where.engine_of(scenarios[0], samples))
     if where.engine == COMPILED:
         kinds = {tuple(type(part) for _, part, _ in scenario.parts()): scenario for scenario in scenarios}
@@ -206,7 +206,7 @@ def all_of(
     *,
     progress: Progress | None,
 ) -> Iterator[tuple[int, Findings]]:
-    """Run each scenario in ``chosen``. Yield number and Findings of each run on completion, or raise its error."""
+    """Run each scenario in ``chosen``. Yield the number and Findings of each completed run, or raise its error."""
     travels = where.scheduler or where.processes > 1
     preferred = where.engine_of(chosen[0], sum(scenario.samples for scenario in chosen)) if chosen else AUTO
     inputs = (to_json(scenario.data()) if travels else scenario for scenario in chosen)

@@ -73,8 +73,8 @@ class Identified:
     """Results of one identification for all compensators.
 
     ``delay`` is the mean delay of the axes (s), ``rms`` the rms of the noise (m). ``model`` is the path of a model
-    file without the transport delay. The file ``whole_model`` includes this delay. ``inverse`` has the
-    coefficients of ``whole_model`` by derivative. Missing results are empty. ``suggested`` has parameters by
+    file without the transport delay. The file ``whole_model`` includes this delay. ``inverse`` holds the
+    coefficients of ``whole_model`` by derivative. Missing results are empty. ``suggested`` holds parameters by
     compensator and name.
     """
 
@@ -372,8 +372,8 @@ class Score:
 
     ``median``, ``high`` and ``worst`` are magnitudes of each index. HIGH % of the runs do not exceed ``high``.
     ``failures`` is the number of unfinished runs. ``what`` is the reason why runs failed or why the compensator
-    took no part. ``place`` is the rank, empty without runs. A rank with ``=`` is shared, because the noise seeds
-    do not separate the compensators.
+    was not run. ``place`` is the rank, or empty if there are no runs. A rank with ``=`` is shared, because the
+    noise seeds do not separate the compensators.
     """
 
     law: str

@@ -181,7 +181,7 @@ class Design:
             except ConfigError as error:
                 reason = "; ".join(error.problems)
         session = registry.session_of(part for _, part in walk(scenario)) if registry.added() else ""
-        response = "with response " if needs_response(self.indices) else ""  # else not computed
+        response = "with response " if needs_response(self.indices) else ""  # otherwise not computed
         parts = f"{__version__} {session}{response}{contents}{resolved or name}"
         key = hashlib.sha256(parts.encode()).hexdigest()[:20]
         labels = {factor: level.label for factor, level in levels.items()}
@@ -248,7 +248,7 @@ def refuse_scattered(
     ]
     if both:
         doubled = ", ".join(sorted(both))
-        raise ConfigError(f"{scenario.name}: scatters {doubled}, also set, varied or tuned. Set scatter: {{}}")
+        raise ConfigError(f"{scenario.name}: scatters {doubled}, which is set, varied or tuned. Set scatter: {{}}")
 
 
 def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:
@@ -331,7 +331,7 @@ class Plant:
         return Plant(self.number, self.seed, values, self.scatter)
 
     def of(self, scenario: Scenario) -> Scenario:
-        """Return ``scenario`` with this plant, drawn about its nominal values."""
+        """Return ``scenario`` with this plant, drawn about the scenario's nominal values."""
         with within(f"plant {self.number} of seed {self.seed}"):
             drawn = self.on(scenario)
         return drawn.applied(scenario)

@@ -30,7 +30,7 @@ AROUND = 3.0
 BY_ITSELF = ("lead",)
 """Parameters of a compensator that describe the rig and are not tuned by default."""
 UNSTABLE, BROKEN = 1e9, 1e6
-"""Objectives. ``UNSTABLE``: judged unstable. ``BROKEN``: index undefined; an aborted run has a larger one."""
+"""Objectives. ``UNSTABLE``: judged unstable. ``BROKEN``: undefined index; aborted runs get larger objectives."""
 LEAST, EACH = 8, 5
 """Candidates per generation. ``LEAST``: minimum number. ``EACH``: number per parameter."""
 SETTLED = 1e-3
@@ -69,7 +69,7 @@ class Parameter:
 
     @property
     def start(self) -> float:
-        """Initial value: the value in the range nearest to the present value, or the middle."""
+        """Initial value: the value in the range nearest to the present value, or the middle of the range."""
         return 0.5 * (self.low + self.high) if self.begin is None else self._within(self.begin)
 
     def share(self) -> float:
@@ -118,7 +118,7 @@ def parameters(
 ) -> list[Parameter]:
     """Return the parameters to tune, by default all tunable numbers.
 
-    ``stated`` has ranges by key, or strings ``KEY[=LOW:HIGH]``.
+    ``stated`` is a dict of ranges by key, or a sequence of strings ``KEY[=LOW:HIGH]``.
     """
     ranges: Mapping[str, Sequence[str | float] | None] = dict.fromkeys(tunable(scenario))
     if isinstance(stated, Mapping):
@@ -130,7 +130,7 @@ def parameters(
         return [_parameter(scenario, key, limits.split(":") if sign else None) for key, sign, limits in texts]
     if not ranges:
         kind = type(scenario.compensator).type_name
-        raise ConfigError(f"compensator.type = {kind!r}: has no number to tune. Set parameters as KEY=LOW:HIGH")
+        raise ConfigError(f"compensator.type = {kind!r}: has no tunable numbers. Set parameters as KEY=LOW:HIGH")
     return [_parameter(scenario, key, limits) for key, limits in ranges.items()]
 
 

@@ -53,7 +53,7 @@ def test_stop_works_while_page_process_hangs_or_restarts(tmp_path: Path) -> None
         assert (status, answer["confirmed"]) == (200, True)
         running.communicate(timeout=60.0)
         os.kill(first, signal.SIGKILL)
-        assert "starts again" in line()
+        assert "is restarted" in line()
         assert get(address)["namespace"] == "rths"
         assert child_of(front) != first
 

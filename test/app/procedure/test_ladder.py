@@ -86,7 +86,7 @@ def test_only_slow_time_has_remarks_on_rates(scenario: Scenario) -> None:
 
 def test_rung_beyond_the_elastic_limit_is_refused(bounded: Scenario) -> None:
     ladder = Ladder(bounded, ALL, 1.0, 10, realtime=False)
-    reason = r"rung f: axes.story_1 is expected to move by [\d.]+ mm, which exceeds elastic_limit = 4 mm.*now 1"
+    reason = r"rung f: axes.story_1 is expected to move by [\d.]+ mm, which exceeds elastic_limit = 4 mm.*from 1"
     with pytest.raises(ConfigError, match=reason):
         ladder.check_elastic("f")
     ladder.check_elastic("g")

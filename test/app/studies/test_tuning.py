@@ -221,7 +221,7 @@ def test_two_stage_compensator_is_tuned_with_default_budget() -> None:
 def test_value_at_end_of_range_is_reported(replace_evaluation: Replace, output: RunCommand) -> None:
     replace_evaluation(lambda text: float(compensator_of(text).alpha))
     text = output(*TUNE, "--evaluations", "40", "--parameter", f"{ALPHA}=10:60", *settings(*INVERSE))
-    assert mentions(text, "note", ALPHA, "end", "range", "10", "60")
+    assert mentions(text, "note", ALPHA, "limit", "range", "10", "60")
 
 
 def test_optimal_start_is_reported_as_no_improvement(replace_evaluation: Replace, output: RunCommand) -> None:
@@ -246,7 +246,7 @@ def test_optimal_start_is_reported_as_no_improvement(replace_evaluation: Replace
         (["--evaluations", "7"], ("--evaluations", "7", ">= 8")),
         (["--plants", "3"], ("draw", "3", "plants")),
         (["--cases", "alpha"], ("unknown", "case", "alpha")),
-        (["--set", "compensator.type=none"], ("number", "tune")),
+        (["--set", "compensator.type=none"], ("tunable", "numbers")),
     ],
 )
 def test_invalid_arguments_are_refused(options: list[str], parts: tuple[str, ...], refusal: RunCommand) -> None:
