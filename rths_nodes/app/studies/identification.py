@@ -143,7 +143,7 @@ def fit(
                 fixed = frequency_responses.identify(responses, dt, ramp, orders, declared)
                 identified = fixed._replace(delay_range=identified.delay_range, explained=identified.explained)
     text = f"rths identify {scenario.name}: {source}; {band[0]:g} to {band[1]:g} Hz"
-    # a held command acts half a sample early, but not before it is sent
+    # omit the half sample by which a held command lags
     lead = max(identified.delay - (0.0 if ramp else 0.5 * dt), 0.0) - declared
     axes, rate, coefficients = scenario.moved_axes, scenario.servo_rate, identified.fit.coefficients
     deviation = identified.deviation
