@@ -166,7 +166,8 @@ class _Contents:
         except ValueError as error:
             raise ValueError(f"{topic}: {error}") from error
         self._damaged[topic] += len(waiting) - len(batch[number])
-        self._batches[_last(topic)].append(batch)
+        if len(batch[number]):
+            self._batches[_last(topic)].append(batch)
         waiting.clear()
 
     def columns(self, stream: str) -> Columns:

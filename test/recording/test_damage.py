@@ -28,7 +28,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire import FIELD_AT, FIELD_SIZE, RunMark, decode, encode, mark_of
-from rths_nodes.recording import bag
+from rths_nodes.recording import bag, reading
 from rths_nodes.recording.bag import RecordingError
 from rths_nodes.recording.run import Run
 
@@ -445,3 +445,18 @@ def test_messages_of_two_runs_are_refused(originals: dict[str, Path], tmp_path: 
     directory = rewritten(originals["finished"], tmp_path / "two", change)
     with pytest.raises(ConfigError, match=naming(directory, "/rths/command", "run")):
         rths_nodes.read(directory)
+
+
+def test_batch_of_damaged_messages_is_left_out(
+    originals: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = iter(range(1000))
+
+    def change(topic: str, data: bytes) -> list[bytes]:
+        return [data[:-8] if topic.endswith("/true_state") and next(numbers) >= 150 else data]
+
+    directory = rewritten(originals["finished"], tmp_path / "short", change)
+    monkeypatch.setattr(reading, "BATCH", 50)
+    run = rths_nodes.read(directory)
+    assert np.isfinite(run.true_force[:, 0]).sum() == 150
+    assert mentions(run.notes, 61, "damaged", "/true_state")
