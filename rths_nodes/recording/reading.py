@@ -30,6 +30,7 @@ from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.rig_file import REMOVED
 from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.scenario.updating import TOPIC
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import gathered
 from rths_nodes.recording import bag
 from rths_nodes.recording.run import ELSEWHERE, Run, assembled, widths
@@ -116,12 +117,19 @@ class _Contents:
         self._state_names: tuple[str, ...] = ()
         self._updating_names: tuple[str, ...] = ()
         self._numbers: dict[str, float] = {}
+        self._run_ids: set[str] = set()
         self._damaged: Counter[str] = Counter()
         self._far: dict[str, tuple[int, int]] = {}
         for topic, data, _ in recording.messages():
             self._add(topic, data)
         for topic in self._waiting:
             self._unpack(topic)
+        stated = recording.information.get("run_id")
+        if stated and (foreign := self._run_ids - {stated}):
+            raise ValueError(
+                f"has messages of the run {', '.join(sorted(foreign))}, but the metadata of the run {stated}. Use "
+                "the recordings from which this file was merged"
+            )
 
     def _add(self, topic: str, data: bytes) -> None:
         if (waiting := self._waiting.get(topic)) is not None:
@@ -141,6 +149,8 @@ class _Contents:
             case "test_state":
                 state = decode("TestState", data, self._definitions[topic])
                 self._dof_names = self._dof_names or tuple(state.get("degree_of_freedom_names", ()))
+                if state["state"] != State.IDLE and state["run_id"]:  # idle: possibly refused in another run
+                    self._run_ids.add(state["run_id"])
             case "node_status":
                 status = decode("NodeStatus", data, self._definitions[topic])
                 if status["node"] == "compensator":

@@ -447,6 +447,20 @@ def test_messages_of_two_runs_are_refused(originals: dict[str, Path], tmp_path: 
         rths_nodes.read(directory)
 
 
+def test_metadata_of_another_run_are_refused(originals: dict[str, Path], tmp_path: Path) -> None:
+    """The last metadata of a merged file would replace the metadata of the other test."""
+
+    def change(topic: str, data: bytes) -> list[bytes]:
+        if not topic.endswith("/test_state"):
+            return [data]
+        return [encode("TestState", decode("TestState", data) | {"run_id": "another"})]
+
+    directory = rewritten(originals["finished"], tmp_path / "merged", change)
+    run_id = bag.read(directory).information["run_id"]
+    with pytest.raises(ConfigError, match=naming(directory, "another", run_id)):
+        rths_nodes.read(directory)
+
+
 def test_batch_of_damaged_messages_is_left_out(
     originals: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
