@@ -131,7 +131,11 @@ class Evaluation:
     @cached_property
     def first_sample(self) -> int:
         prepared = np.flatnonzero(self.run.flags & FLAG_SOFT_START)
-        return int(prepared[-1]) + 1 if len(prepared) else 0
+        first = int(prepared[-1]) + 1 if len(prepared) else 0
+        steps, per_step = self.scenario.soft_start_steps, self.scenario.samples_per_step
+        planned = steps * per_step + 1 if steps else 0
+        lost = bool(np.isnan(self.run.displacement[first:planned]).all())  # true if planned <= first
+        return max(first, planned) if lost else first
 
     @property
     def first_step(self) -> int:

@@ -157,3 +157,15 @@ def test_lost_command_gives_no_target(complete: Path, tmp_path: Path) -> None:
     assert np.isnan(run.target[1000:1100]).all()
     assert np.isfinite(run.command).all()
     assert mentions(run.notes, "100 of 2051")
+
+
+@pytest.mark.parametrize("lost", [range(220), range(150, 220)], ids=["begin", "end"])
+def test_time_begins_after_soft_start_whose_samples_are_missing(lost: range, tmp_path: Path) -> None:
+    """Otherwise the histories are shifted, and a test differs from itself."""
+    soft = "{amplitude: 1e-4, frequency: 10, rise_time: 0.05, fall_time: 0.05, duration: 0.1, rest_time: 0.05}"
+    hosts.run("chen_ricles_2010", ["duration=0.2", f"soft_start={soft}"], record=tmp_path / "complete")
+    cut = without(tmp_path / "complete", tmp_path / "cut", (*STREAMS, "true_state"), lost)
+    uncut, part = (Evaluation(rths_nodes.read(path)) for path in (tmp_path / "complete", cut))
+    assert (uncut.first_sample, part.first_sample) == (211, 211)
+    for name, entry in differences(Aligned("uncut", uncut), Aligned("part", part)).items():
+        assert entry.largest == 0.0, name
