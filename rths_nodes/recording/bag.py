@@ -621,7 +621,7 @@ def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
         if footer_of(path) is not None and (inventory := _undamaged(path)) is not None:
             if out is not None:
                 raise ConfigError(f"{directory}: is complete; copy it instead of recovering it in {out}")
-            notes = _restored_metadata(path, inventory.bag_metadata) if Path(directory).is_dir() else ()
+            notes = _restored_metadata(path, inventory) if Path(directory).is_dir() else ()
             return Recovered(inventory.messages, 0, True, Path(directory), notes)
         with path.open("rb") as stream:
             _check_own(path, stream)
@@ -672,16 +672,18 @@ def _recovered_in(path: Path, directory: Path) -> Recovered:
         raise
 
 
-def _restored_metadata(path: Path, text: str) -> tuple[str, ...]:
+def _restored_metadata(path: Path, inventory: Inventory) -> tuple[str, ...]:
     file = path.with_name(METADATA)
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        if isinstance(parse(read_text(file), file.name)[BAG], dict):
+        if path.name in parse(read_text(file), file.name)[BAG]["relative_file_paths"]:
             return ()
     try:
-        bag = parse(text, file.name)
+        bag = parse(inventory.bag_metadata, file.name)
     except ConfigError:
         bag = None
-    if not isinstance(bag, dict):
-        return ()  # another recorder made this file, or it has no metadata of rosbag2
+    if not isinstance(bag, dict) or bag.get("message_count") != inventory.messages:
+        return ()  # another program wrote this file, or it has no metadata of rosbag2
+    bag["relative_file_paths"] = [path.name]  # the file may have been renamed
+    bag["files"] = [{**entry, "path": path.name} for entry in bag.get("files") or ()]
     text_files.write(file, dump({BAG: bag}).encode())
     return (f"{file.name} was missing or damaged and has been rewritten",)

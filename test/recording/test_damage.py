@@ -20,8 +20,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcap.reader import make_reader
+from mcap.writer import Writer
 from messages import each_mentions, mentions, naming
 from rewritten_recordings import rewritten, without
+from rosbags.rosbag2 import Reader
 
 import rths_nodes
 from rths_nodes.app import hosts
@@ -352,6 +354,28 @@ def test_missing_metadata_is_restored(damage: str, originals: dict[str, Path], t
     assert each_mentions(bag.recover(directory).notes, ("metadata.yaml", "missing", "damaged"))
     assert (directory / "metadata.yaml").read_text() == before
     assert bag.recover(directory).notes == ()
+
+
+@pytest.mark.parametrize("damage", ["", "no metadata"])
+def test_restored_metadata_name_renamed_file(damage: str, originals: dict[str, Path], tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(originals["finished"], tmp_path / "run"))
+    mcap_of(directory).rename(directory / "story.mcap")
+    disturb(directory, damage)
+    assert each_mentions(bag.recover(directory).notes, ("metadata.yaml", "missing", "damaged"))
+    with Reader(directory) as reader:
+        assert reader.message_count == sum(bag.read(directory).counts.values())
+
+
+def test_metadata_of_more_messages_are_not_restored(originals: dict[str, Path], tmp_path: Path) -> None:
+    """Another tool has copied some of the messages, and the metadata with their old numbers."""
+    with mcap_of(originals["finished"]).open("rb") as source, (tmp_path / "part.mcap").open("wb") as out:
+        reader, writer = make_reader(source), Writer(out)
+        writer.start(profile="ros2", library="another")
+        for record in reader.iter_metadata():
+            writer.add_metadata(record.name, record.metadata)
+        writer.finish()
+    assert bag.recover(tmp_path).notes == ()
+    assert not (tmp_path / "metadata.yaml").exists()
 
 
 # -- Memory
