@@ -341,6 +341,10 @@ class Inventory:
     def messages(self) -> int:
         return sum(self.counts.values())
 
+    @property
+    def expected(self) -> dict[int, int]:
+        return self.counts if self.stated is None else self.stated
+
     def add_metadata(self, record: Metadata) -> None:
         if record.name == ROSBAG2:
             self.distribution = record.metadata.get("ROS_DISTRO", self.distribution)
@@ -543,33 +547,29 @@ class Bag:
 def read(path: Path | str) -> Bag:
     """Open the recording at ``path``.
 
-    An unfinished journal is scanned, because it has no index. Raises ConfigError if the file is unreadable, or if
-    an indexed recording is damaged or its index has no message counts.
+    A file is scanned if it has no index, or an index without message counts or metadata. Raises ConfigError if the
+    file is unreadable, or if an indexed recording is damaged.
     """
     file = recording(path)
     inventory = Inventory()
     try:
         if footer_of(file) is None:
             return _unfinished(file, path)
-        if not _summarised(file, inventory):
-            if _scanned(file, inventory).lost_bytes:
-                raise RecordingError("the messages are damaged")
-            inventory.stated = inventory.counts
+        _read_index(file, inventory)
+        incomplete = inventory.stated is None or not inventory.information  # all parts of an index are optional
+        if incomplete and _scanned(file, inventory).lost_bytes:
+            raise RecordingError("the messages are damaged")
     except (RecordingError, ValueError) as error:
         raise ConfigError(f"{file}: {error}. Save the undamaged part with rths recover {quoted(path)}") from error
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read ({reason(error)})") from error
-    if inventory.stated is None:
-        raise ConfigError(f"{file}: the index has no message counts; rebuild the index with `mcap recover`")
-    return _bag(file, inventory, inventory.stated, file.stat().st_size)
+    return _bag(file, inventory, inventory.expected, file.stat().st_size)
 
 
-def _summarised(file: Path, inventory: Inventory) -> bool:
-    if (footer := footer_of(file)) is None or not footer.summary_start:
-        return False
-    for opcode, content in summary(file):
-        inventory.add(opcode, content)
-    return True
+def _read_index(file: Path, inventory: Inventory) -> None:
+    if (footer := footer_of(file)) is not None and footer.summary_start:
+        for opcode, content in summary(file):
+            inventory.add(opcode, content)
 
 
 def _scanned(file: Path, inventory: Inventory, lenient: bool = False) -> Contents:
@@ -647,14 +647,11 @@ def _undamaged(path: Path) -> Inventory | None:
     """Return the contents of an indexed file, or None if it is damaged or differs from its index."""
     inventory = Inventory()
     try:
-        complete = _summarised(path, inventory)
+        _read_index(path, inventory)
         lost_bytes = _scanned(path, inventory).lost_bytes
     except (RecordingError, ValueError):
         return None
-    stated = inventory.stated if complete else inventory.counts
-    if lost_bytes or stated is None or inventory.messages != sum(stated.values()):
-        return None
-    return inventory
+    return None if lost_bytes or inventory.messages != sum(inventory.expected.values()) else inventory
 
 
 def _recovered_in(path: Path, directory: Path) -> Recovered:

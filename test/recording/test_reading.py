@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import pytest
 from mcap.reader import make_reader
-from mcap.writer import Writer
+from mcap.writer import IndexType, Writer
 from messages import mentions, naming
 
 import rths_nodes
@@ -293,3 +293,21 @@ def test_compressed_file_is_refused_with_remedy(target: str, tmp_path: Path) -> 
     file.write_bytes(zstandard.ZstdCompressor().compress(b"\x89MCAP0\r\n" + bytes(1000)))
     with pytest.raises(ConfigError, match=naming("a_0.mcap.zstd", "unzstd")):
         rths_nodes.read(file if target == "file" else tmp_path)
+
+
+@pytest.mark.parametrize("left_out", [{"index_types": IndexType.NONE}, {"use_statistics": False}])
+def test_index_without_some_parts(left_out: dict[str, Any], result: hosts.RunResult, tmp_path: Path) -> None:
+    with bag.read(result.recording).path.open("rb") as stream, (tmp_path / "a.mcap").open("wb") as out:
+        reader, writer = make_reader(stream), Writer(out, **left_out)
+        writer.start(profile="ros2", library="another")
+        for record in reader.iter_metadata():
+            writer.add_metadata(record.name, record.metadata)
+        channels: dict[str, int] = {}
+        for schema, channel, message in reader.iter_messages(log_time_order=False):
+            if channel.topic not in channels:
+                number = writer.register_schema(schema.name, schema.encoding, schema.data)
+                channels[channel.topic] = writer.register_channel(channel.topic, "cdr", number)
+            writer.add_message(channels[channel.topic], message.log_time, message.data, message.publish_time)
+        writer.finish()
+    assert_same(rths_nodes.read(tmp_path / "a.mcap"), result.run)
+    assert bag.recover(tmp_path / "a.mcap").was_complete
