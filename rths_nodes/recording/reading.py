@@ -68,7 +68,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     except (ValueError, bag.RecordingError) as error:
         raise ConfigError(f"{path}: {error}") from error
     run = assembled(scenario, rows, information=dict(recording.information), **fields)
-    lost = (*contents.notes(), run.incomplete)
+    steps = scenario.steps + 1 if run.outcome == "finished" else len(run.step_time)
+    lost = (*contents.notes(steps), run.incomplete)
     run.notes = recording.notes + tuple(f"{path}: {note}" for note in lost if note)
     return run
 
@@ -207,13 +208,14 @@ class _Contents:
             self._far[stream] = beyond, count - 1
         return count
 
-    def notes(self) -> list[str]:
+    def notes(self, steps: int) -> list[str]:
         notes = [
             f"omitted {counted(count, 'damaged message')} of {topic}" for topic, count in (+self._damaged).items()
         ]
         for stream in ("target", "true_state", "compensator_state", TOPIC):  # the Run reports missing samples
             received = sum(len(batch[STREAMS[stream]]) for batch in self._batches[stream])
-            if received < (sent := self._numbers.get(f"sent.{stream}", 0.0)) < math.inf:
+            least = steps if stream == "target" and received else 0
+            if received < (sent := max(least, self._numbers.get(f"sent.{stream}", 0.0))) < math.inf:
                 notes.append(f"{sent - received:.0f} of {sent:.0f} messages of {stream} are missing")
         if self._batches["measurement"] and not self._batches["target"]:
             notes.append("the recording has no messages of target, so the response of the structure is missing")

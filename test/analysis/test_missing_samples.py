@@ -21,6 +21,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands.iterate import _finished
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.wire import decode
 from rths_nodes.recording.run import longest_stretch
 
 DELAY = 6.545e-3
@@ -169,3 +170,13 @@ def test_time_begins_after_soft_start_whose_samples_are_missing(lost: range, tmp
     assert (uncut.first_sample, part.first_sample) == (211, 211)
     for name, entry in differences(Aligned("uncut", uncut), Aligned("part", part)).items():
         assert entry.largest == 0.0, name
+
+
+@pytest.mark.parametrize("lost", [range(5), range(100, 105), range(201, 206)], ids=["begin", "middle", "end"])
+def test_missing_targets_are_counted(lost: range, complete: Path, tmp_path: Path) -> None:
+    def change(topic: str, data: bytes) -> list[bytes]:
+        return [] if topic.endswith("/target") and decode("Target", data)["step"] in lost else [data]
+
+    run = rths_nodes.read(rewritten(complete, tmp_path / "some", change))
+    assert mentions(run.notes, 5, "of 206", "target", "missing")
+    assert "<dd>nothing" not in render(run)

@@ -83,7 +83,7 @@ def particulars(evaluation: Evaluation) -> dict[str, str]:
     transport = not port.cannot_be_built or "transport_samples" in declared(type(port))
     lost = f" ({information['lost']})" if information.get("lost") else ""
     gaps = f"{information['gaps']} gaps{lost}" if information.get("gaps", "0") != "0" else ""
-    missing = "; ".join(filter(None, (gaps, run.incomplete))) or "nothing"
+    missing = "; ".join(filter(None, (gaps, run.incomplete))) or ("" if run.notes else "nothing")
     rows = {
         "Host": information.get("host", DASH),
         "Pace": information.get("pace", DASH),
