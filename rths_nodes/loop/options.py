@@ -132,7 +132,7 @@ class RunOptions:
     )
     recorder: str = text(
         "own: recorder of rths_nodes, complete from the first sample; rosbag2: 'ros2 bag record -s mcap' on all "
-        "topics of the rig (may miss the first samples); none: no recording",
+        "topics of the rig (may miss the first samples, and rths report cannot read it); none: no recording",
         OWN_RECORDER,
         RECORDERS,
         places=offered(launch="record"),

@@ -97,8 +97,9 @@ def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, 
 def _why_no_test(recording: bag.Bag) -> str:
     if any(topic.of_test for topic in recording.topics.values()):
         return (
-            f"the recording has messages of {PACKAGE}, but no metadata records (scenario, run id). A "
-            "converter may have dropped them: use the original recording, or convert it with its metadata"
+            f"the recording has messages of {PACKAGE}, but no metadata records (scenario, run id). "
+            "`ros2 bag` writes no such records, and a converter may have dropped them: use the original recording, or "
+            "convert it with its metadata"
         )
     return "is not a recording of a hybrid simulation (the file contains no scenario)"
 

@@ -564,6 +564,7 @@ STAND_IN = """#!{python}
 import pathlib, signal, sys, time
 signals = []
 signal.signal(signal.SIGINT, lambda *_: signals.append(1))
+pathlib.Path(sys.argv[sys.argv.index("-o") + 1]).mkdir()
 pathlib.Path("bag.txt").write_text(" ".join(sys.argv[1:]))
 qos = sys.argv[sys.argv.index("--qos-profile-overrides-path") + 1]
 pathlib.Path("qos.yaml").write_text(pathlib.Path(qos).read_text())
@@ -597,6 +598,7 @@ def test_rosbag2_records_all_topics_and_is_stopped(launch, tmp_path):
     )
     assert run.end() == 0, run.output
     assert run.clean() == set(NODES) - {RECORDER} | {"rosbag2"}
+    assert "rths report" not in run.output
     arguments = (tmp_path / "bag.txt").read_text().split()
     options = arguments[: arguments.index("--qos-profile-overrides-path")]
     assert options == ["bag", "record", "-s", "mcap", "-o", str(tmp_path / "run")]

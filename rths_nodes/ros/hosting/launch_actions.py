@@ -380,7 +380,8 @@ class LaunchedTest:
         path = self._recording
         if not path or not Path(path).exists():
             return "no recording"
-        page = "" if code == ExitCode.REFUSED else f"; rths report {quoted(path)} creates {path}.html"
+        readable = code != ExitCode.REFUSED and self.options.recorder == offered.OWN_RECORDER
+        page = f"; rths report {quoted(path)} creates {path}.html" if readable else ""
         return f"recording: {path}{page}"
 
 
