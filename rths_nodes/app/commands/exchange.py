@@ -167,7 +167,8 @@ def _readme(runs: Mapping[str, Run]) -> str:
         "",
         "Tables are CSV files. The first line contains names and units (SI). Empty cells are unknown values.",
         "The exact acceleration, external force and restoring force in a row belong to the step in that row.",
-        "These values are missing for the last step.",
+        "These values are missing for the last step. Times and rates refer to the rig.",
+        "A rotation has the headers of a translation, but its values are in rad, rad/s, rad/s^2 and N m.",
         "",
     ]
     return "\n".join(lines)
