@@ -51,7 +51,7 @@ def recording(path: Path | str) -> Path:
     try:
         if path.is_dir():
             files = sorted(path.glob("*.mcap"))
-            if not files and (packed := sorted(path.glob("*.mcap.zstd"))):
+            if not files and (packed := sorted(path.glob("*.mcap.zst*"))):
                 raise ConfigError(PACKED.format(packed[0]))
             if not files:
                 raise ConfigError(f"{path}: this directory contains no recording (.mcap file)")

@@ -286,13 +286,14 @@ def test_recording_of_other_package_has_no_missing_metadata(tmp_path: Path) -> N
     assert mentions(str(refused.value), "other.mcap", "scenario")
 
 
+@pytest.mark.parametrize("ending", ["zst", "zstd"])
 @pytest.mark.parametrize("target", ["file", "directory"])
-def test_compressed_file_is_refused_with_remedy(target: str, tmp_path: Path) -> None:
+def test_compressed_file_is_refused_with_remedy(target: str, ending: str, tmp_path: Path) -> None:
     zstandard = pytest.importorskip("zstandard")
-    file = tmp_path / "a_0.mcap.zstd"
+    file = tmp_path / f"a_0.mcap.{ending}"
     file.write_bytes(zstandard.ZstdCompressor().compress(b"\x89MCAP0\r\n" + bytes(1000)))
-    with pytest.raises(ConfigError, match=naming("a_0.mcap.zstd", "unzstd")):
-        rths_nodes.read(file if target == "file" else tmp_path)
+    with pytest.raises(ConfigError, match=naming(file.name, "unzstd")):
+        streams_of(file if target == "file" else tmp_path, ("measurement",))
 
 
 @pytest.mark.parametrize("left_out", [{"index_types": IndexType.NONE}, {"use_statistics": False}])
