@@ -79,8 +79,9 @@ def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, 
 
     Raises ConfigError if a stream is damaged or incomplete, and RecordingError if an indexed file is damaged.
     """
+    recording = bag.read(os.fspath(path))
     try:
-        contents = _Contents(bag.read(os.fspath(path)))
+        contents = _Contents(recording)
         streams = {name: contents.columns(name) for name in names}
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None

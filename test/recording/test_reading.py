@@ -292,8 +292,9 @@ def test_compressed_file_is_refused_with_remedy(target: str, ending: str, tmp_pa
     zstandard = pytest.importorskip("zstandard")
     file = tmp_path / f"a_0.mcap.{ending}"
     file.write_bytes(zstandard.ZstdCompressor().compress(b"\x89MCAP0\r\n" + bytes(1000)))
-    with pytest.raises(ConfigError, match=naming(file.name, "unzstd")):
+    with pytest.raises(ConfigError, match=naming(file.name, "unzstd")) as refused:
         streams_of(file if target == "file" else tmp_path, ("measurement",))
+    assert str(refused.value).count(": ") == 1, "the path is named once"
 
 
 @pytest.mark.parametrize("left_out", [{"index_types": IndexType.NONE}, {"use_statistics": False}])
