@@ -216,11 +216,11 @@ class _Contents:
         ]
         for stream in ("target", "true_state", "compensator_state", TOPIC):  # the Run reports missing samples
             received = sum(len(batch[STREAMS[stream]]) for batch in self._batches[stream])
-            least = steps if stream == "target" and received else 0
-            if received < (sent := max(least, self._numbers.get(f"sent.{stream}", 0.0))) < math.inf:
+            least = steps if stream == "target" else 0
+            if stream == "target" and self._batches["measurement"] and not received:
+                notes.append("the recording has no messages of target, so the response of the structure is missing")
+            elif received < (sent := max(least, self._numbers.get(f"sent.{stream}", 0.0))) < math.inf:
                 notes.append(f"{sent - received:.0f} of {sent:.0f} messages of {stream} are missing")
-        if self._batches["measurement"] and not self._batches["target"]:
-            notes.append("the recording has no messages of target, so the response of the structure is missing")
         for stream, (count, last) in self._far.items():
             notes.append(
                 f"omitted {counted(count, 'message')} of {stream} with a number far above {last}, the last "
