@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests without ROS: scenario, stages, supervision, faults and pacing."""
+"""Parts of a test that do not depend on ROS: scenario, stages, supervision, injected faults and pacing."""

@@ -22,12 +22,12 @@ from rths_nodes.loop.procedure_record import RUNGS
 from rths_nodes.loop.scenario.schema import Scenario
 
 HOLDS_FOR = timedelta(days=365)
-"""Period of validity. Laboratories calibrate sensors and inspect emergency stops once a year."""
+"""Period of validity: one year, because laboratories calibrate sensors and inspect emergency stops yearly."""
 CLOCKS = timedelta(days=1)
-"""Largest time by which a date may be in the future, because computer clocks differ."""
+"""Largest accepted lead of a commissioning date over the current time, because computer clocks differ."""
 PASSED, FAILED, NOT_TRIED, WITNESSED = VERDICTS = ("passed", "failed", "not tried", "witnessed")
-"""Verdicts of a trial. ``NOT_TRIED``: ``measured`` states the reason. ``WITNESSED``: two persons confirm the
-result."""
+"""Verdicts of a trial. ``NOT_TRIED``: skipped, with the reason in ``measured``. ``WITNESSED``: confirmed by two
+persons."""
 
 SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CAUSES = (
     "signs and cables",
@@ -66,10 +66,10 @@ def same_person(*names: str) -> bool:
 
 @dataclass
 class CommissioningRow:
-    """One trial of a commissioning. Fields are strings with units. ``stated`` is the expected behaviour.
+    """One trial of a commissioning. All fields are strings, with units. ``stated`` is the expected behaviour.
 
-    ``speed`` also shows the fraction of the limit. ``resolution`` is the smallest difference that the trial can
-    show. Both are empty in files of version 0.9.0.
+    ``speed`` includes the fraction of the velocity limit. ``resolution`` is the smallest difference that the trial
+    can detect. Both are empty in files of version 0.9.0.
     """
 
     cause: str
@@ -96,7 +96,7 @@ class Commissioning:
     rig: str
     rig_hash: str
     build: str
-    """Build that the receiver reported, or empty."""
+    """Identifier of the receiver's build, as reported by the receiver. Empty if it reported none."""
     port: str
     operator: str
     second_person: str
@@ -104,7 +104,7 @@ class Commissioning:
     versions: dict[str, str] = field(default_factory=dict)
     rows: list[CommissioningRow] = field(default_factory=list)
     rig_kind: str = ""
-    """``REAL RIG`` or ``EMULATED``. Empty in version 0.9.0."""
+    """``REAL RIG`` or ``EMULATED``. Empty in files of version 0.9.0."""
     description: str = ""
     controller: str = ""
     axes: dict[str, AxisHardware] = field(default_factory=dict)
@@ -177,7 +177,7 @@ def _as_before(data: object) -> object:
 
 
 def barred(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return the reasons that forbid motion, or an empty string. ``build`` is None if it is unknown."""
+    """Return the reasons that forbid motion, or an empty string. ``build`` is the receiver's, None if unknown."""
     missing = "there is no RIG.commissioned.yaml next to the rig file"
     reasons = [missing] if result is None else _reasons(result, scenario, build, now)
     if not reasons:
@@ -204,9 +204,9 @@ def _reasons(result: Commissioning, scenario: Scenario, build: str | None, now: 
         reasons.append(f"the commissioning of {result.date} is older than 12 months")
     tried = [row.cause for row in result.rows if row.verdict != NOT_TRIED]
     if lacking := [cause for cause in CAUSES if cause not in tried]:
-        reasons.append(f"these causes were not tried: {', '.join(lacking)}")
+        reasons.append(f"these causes of a stop were not tried: {', '.join(lacking)}")
     if any(row.cause == EMERGENCY and row.verdict == NOT_TRIED for row in result.rows):
-        reasons.append(f"this cause was not witnessed: {EMERGENCY}")
+        reasons.append(f"this cause of a stop was not witnessed: {EMERGENCY}")
     reasons += [
         f"the trial of {row.cause} ({row.what}) has failed (measured: {row.measured}; stated: {row.stated})"
         for row in result.failed

@@ -76,12 +76,12 @@ class Outcome:
 def checked_loop(
     scenario: Scenario, make: Callable[[Assembly], Loop] | None = None, port: Port | None = None
 ) -> Loop:
-    """Build the loop of a scenario, with ``make`` and ``port`` if set. Raises ConfigError if it cannot run."""
+    """Build a scenario's loop, or raise ConfigError. ``make`` replaces Loop, and ``port`` the scenario's port."""
     assembly = Assembly(scenario, port)
     try:
         assembly.codec()
         return (make or Loop)(assembly)
-    except ComponentError as error:  # the rig has not moved yet
+    except ComponentError as error:  # the rig has not moved yet, so this is not a failure of the test
         raise ConfigError(str(error)) from error
 
 
@@ -231,7 +231,7 @@ class Loop:
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         measured = self.rig.tick(self._due.of(command))
-        while measured is None:  # Commands are never late in this host, so the operator holds the test
+        while measured is None:  # the operator holds the test; Commands are never late in this host
             self._await_operator()
             measured = self.rig.tick(None, late=True)
         return command, measured

@@ -102,14 +102,14 @@ class Corrupt(Repeated):
 @params
 class NotANumber(OfMessages):
     value: str = text("replacement value", "nan", choices=("nan", "inf", "-inf"))
-    field: str = text("affected field; default: the displacement or the command", "")
+    field: str = text("affected field of the message; default: displacement, or command in a Command", "")
 
 
 @params
 class Slow(Fault):
     node: str = text("affected node", choices=NODES)
-    seconds: float = number("additional time per answer", "s", more_than=0.0, at_most=60.0)
-    count: int = integer("number of answers", default=1, at_least=1)
+    seconds: float = number("additional computing time per message", "s", more_than=0.0, at_most=60.0)
+    count: int = integer("number of slow messages", default=1, at_least=1)
 
 
 @params
@@ -117,7 +117,7 @@ class SensorStuck(Fault):
     axis: str = text("axis of the sensor")
     channel: str = text("affected quantity", choices=CHANNELS)
     seconds: float | None = number(
-        "duration of the fault; default: to the end of the test", "s", None, more_than=0.0
+        "duration of the fault; default: until the end of the test", "s", None, more_than=0.0
     )
 
 
@@ -125,12 +125,12 @@ class SensorStuck(Fault):
 class SensorSpike(Fault):
     axis: str = text("axis of the sensor")
     channel: str = text("affected quantity", choices=CHANNELS)
-    size: float = number("added value", "m or N")
+    size: float = number("value added to one sample", "m or N")
 
 
 @params
 class Hydraulics(Fault):
-    """The pump operator changes the pressure."""
+    """The hydraulic pressure changes, as if switched at the pump."""
 
     pressure: str = text("new value", choices=("off", "low", "high"))
 
@@ -207,10 +207,10 @@ def check(faults: Iterable[Fault], scenario: Scenario, host: str, pace: str, rec
         if pace == "lockstep" and isinstance(fault, NEED_REAL_TIME):
             raise ConfigError(
                 f"{kind}: this fault has no effect in lockstep, because the nodes wait for late messages. Use "
-                "the pace realtime"
+                "pace = realtime"
             )
         if node_of(fault) == "recorder" and not recorded:
-            raise ConfigError(f"{kind}: the test has no recorder. Record the test")
+            raise ConfigError(f"{kind}: the test is not recorded, so it has no recorder. Record the test")
 
 
 def _check_words(kind: str, fault: Fault, scenario: Scenario) -> None:
@@ -222,7 +222,7 @@ def _check_words(kind: str, fault: Fault, scenario: Scenario) -> None:
     if isinstance(fault, (Hydraulics, Interlock)) and not scenario.port.can_be_switched:
         kind_of_port = type(scenario.port).type_name
         raise ConfigError(
-            f"{kind}: the port {kind_of_port!r} cannot switch pressure and interlock. Use the port simulator"
+            f"{kind}: port.type = {kind_of_port!r} cannot switch pressure or interlock. Use port.type = simulator"
         )
     if isinstance(fault, OF_AXIS) and fault.axis not in scenario.axes:
         raise unknown(kind, "axis", fault.axis, list(scenario.axes))
@@ -230,15 +230,15 @@ def _check_words(kind: str, fault: Fault, scenario: Scenario) -> None:
 
 def _check_embedded(kind: str, fault: Fault, scenario: Scenario) -> None:
     if isinstance(fault, NEED_NODES):
-        raise ConfigError(f"{kind}: the host embedded has no nodes. Use the host composed or processes")
+        raise ConfigError(f"{kind}: host = embedded has no nodes. Use host = composed or processes")
     if stream_of(fault) == "measurement" and not isinstance(fault, NotANumber):
         raise ConfigError(
-            f"{kind}: the host embedded sends no measurements. Use a fault of target, command or a sensor"
+            f"{kind}: host = embedded sends no measurements. Use a fault of target or command, or of a sensor"
         )
     if stream_of(fault) == "target" and scenario.hops.depth and scenario.bridge.pauses:
         raise ConfigError(
-            f"{kind}: in the host embedded no Measurement waits for a Target if hops.depth > 0 and the rig can "
-            "pause. Use the host composed or processes"
+            f"{kind}: with host = embedded, no Measurement waits for a Target if hops.depth > 0 and the rig can "
+            "pause. Use host = composed or processes"
         )
 
 
@@ -266,11 +266,11 @@ S = TypeVar("S", Target, Command, Measurement)
 
 
 Passage = Callable[[T], list[tuple[T, int]]]
-"""One fault of a stream: a function from a message to the resulting messages, each with its delay in samples."""
+"""Function that applies one fault. It maps a message to the resulting messages and their delays in samples."""
 
 
 class FaultyStream(Generic[T]):
-    """Applies ``faults`` to the stream ``name`` of messages of type ``T`` (bytes or a sample type).
+    """Applies ``faults`` to the message stream ``name``. ``T`` is the message type: bytes or a sample type.
 
     Faults of other streams are ignored. ``corrupt(message, random)`` returns the message with a flipped bit, or
     None if the result is unreadable. ``poison(message, value, field)`` returns the message with a value that is
@@ -300,7 +300,7 @@ class FaultyStream(Generic[T]):
             if sample >= first:
                 messages = [(changed, late + more) for sent, late in messages for changed, more in passage(sent)]
         for changed, late in messages:
-            # a stream keeps its order: a late message delays later messages
+            # the stream preserves the order of messages, so a late message delays later ones
             due = max(sample + late, self._queue[-1][0] if self._queue else 0)
             self._queue.append((due, changed))
 
@@ -435,7 +435,7 @@ class FaultyLoop(Loop):
         for target in self._targets.take(self.rig.ticks):
             try:
                 self.commands.target(target)
-            except ValueError as lost:  # in a node, this error would terminate the node and thus the test
+            except ValueError as lost:  # in a node, this error terminates the node and thus the test
                 self.rig.trip(f"compensator: {lost}")
         if measured.sample == 0:
             self._guard.start(measured)
@@ -453,7 +453,7 @@ class FaultyLoop(Loop):
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         made, measured = command, self._tick(command)
-        while measured is None:  # during a pause a late Command can arrive, or an operator can hold the test
+        while measured is None:  # the rig pauses until a late Command arrives or the operator continues the test
             self._await_operator()
             command = None if made is not None else self._command(before)
             made, measured = command or made, self._tick(command)

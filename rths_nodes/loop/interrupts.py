@@ -66,7 +66,7 @@ def stop_signals_handled(action: Handler) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        if before:  # other threads handle no signals
+        if before:  # empty outside the main thread, where no handlers are installed
             del _received[earlier:]
 
 
@@ -92,7 +92,7 @@ def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def raised_at_once() -> Iterator[Callable[[], None]]:
-    """Raise KeyboardInterrupt on a stop request, even an earlier one. The yielded function raises it again."""
+    """Raise KeyboardInterrupt on a stop request, even an earlier one. The yielded function repeats a lost one."""
     if _received and threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt
     asked = False
@@ -129,13 +129,13 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
 
 
 def ignore_stop_signals() -> None:
-    """Ignore stop signals, so that a signal shortly before the exit does not change the exit code."""
+    """Ignore stop signals, so that a signal just before the exit does not change the exit code."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
 
 
 def begun(work: Callable[[], T], name: str) -> Future[T]:
-    """Start ``work`` in a thread, as part of the caller's act (context variables), and return its Future."""
+    """Start ``work`` in a thread with a copy of the caller's context variables, and return its Future."""
     from concurrent.futures import Future
 
     future: Future[T] = Future()

@@ -34,14 +34,14 @@ OVER_KERNELS = KERNELS, COMPILED
 ONE_NODE, NODE_PER_AXIS = ACTUATOR_NODES = ("one", "per_axis")
 
 RELIABLE, BEST_EFFORT = RELIABILITIES = ("reliable", "best_effort")
-"""Delivery of the loop's messages. Only ``reliable`` sends lost messages again."""
+"""QoS reliability of the loop's messages. Only ``reliable`` repeats lost messages."""
 
 SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
 
 OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
 
 OBSERVERS = ("monitor", "recorder")
-"""Nodes that subscribe to the loop's topics but send the loop no data."""
+"""Nodes that subscribe to the loop's topics but do not send data to the loop."""
 
 NAMESPACE = "rths"
 
@@ -54,9 +54,9 @@ DEFAULTS: dict[str, dict[str, object]] = {
 
 
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
-    """Return the names of an option by interface: ``everywhere`` in all, ``places`` in individual interfaces.
+    """Return the names of an option by interface: ``everywhere`` for all, ``places`` for individual interfaces.
 
-    Other keys are ``metavar``, and ``roles``: nodes with this parameter (default: all), as one string.
+    ``places`` can also contain ``metavar``, and ``roles``: the nodes with this parameter, in one string.
     """
     return {interface: name for name in everywhere for interface in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 
@@ -91,30 +91,30 @@ class RunOptions:
         places=offered(command="--host", node="host", python="host", roles="recorder"),
     )
     engine: str = text(
-        "engine that computes the test in the host embedded; all engines give the same bits. python: stage by "
-        "stage; kernels: a loop over kernels, up to seven times as fast; compiled: this loop in C (requires a C "
-        "compiler); executive: this loop in its own process, also in real time; auto: the engine of the "
-        "scenario or the rig file, otherwise kernels if the scenario has this loop and the test is not "
+        "engine that computes the test if the host is embedded; results are bit-identical. python: stage by "
+        "stage; kernels: a loop over kernels, up to seven times as fast; compiled: the loop over kernels in C "
+        "(requires a C compiler); executive: the loop over kernels in its own process, also in real time; auto: "
+        "the engine of scenario or rig file, otherwise kernels if the scenario supports them and the test is not "
         "recorded, otherwise python",
         AUTO,
         ENGINES,
         places=offered(command="--engine", python="engine"),
     )
     pace: str = text(
-        "lockstep: as fast as the machine allows; realtime: in real time, by the clock",
+        "lockstep: as fast as the machine allows; realtime: at the servo rate, in real time",
         LOCKSTEP,
         PACES,
         places=offered("pace", command="--pace"),
     )
     actuator_nodes: str = text(
         "one: one actuator node for the rig; per_axis: an additional node for each axis, in its own namespace "
-        "(not for a rig that couples its axes)",
+        "(not possible if the rig couples its axes)",
         ONE_NODE,
         ACTUATOR_NODES,
         places=offered(command="--actuator-nodes", launch="actuator_nodes", python="actuator_nodes"),
     )
     separate: tuple[str, ...] = texts(
-        "nodes that get their own process in the host composed",
+        "nodes that run in their own process if the host is composed",
         OBSERVERS,
         places=offered(command="--separate", launch="separate", python="separate"),
     )
@@ -124,7 +124,7 @@ class RunOptions:
         places=offered(command="--namespace", launch="namespace", python="namespace", metavar="NAME"),
     )
     record: str = text(
-        "directory of the recording; the directory must not exist",
+        "directory of the recording, which is created and must not exist",
         "",
         places=offered(
             command="--record", launch="directory", node="record", python="record", metavar="DIR", roles="recorder"
@@ -138,7 +138,7 @@ class RunOptions:
         places=offered(launch="record"),
     )
     record_topics: tuple[str, ...] = texts(
-        "topics of other programs to record, once they have a publisher",
+        "topics of other programs to record; recording begins when a topic has a publisher",
         places=offered(launch="record_topics", node="record_topics", roles="recorder"),
     )
     run_id: str = text(
@@ -147,12 +147,12 @@ class RunOptions:
         places=offered(launch="run_id", node="run_id", python="run_id"),
     )
     nodes: tuple[str, ...] = texts(
-        "nodes that this machine starts, if other machines start the remaining nodes; default: all",
+        "nodes to start on this machine, if other machines start the remaining nodes; default: all",
         places=offered(launch="nodes", node="nodes"),
     )
     reliability: str = text(
-        "reliability of Target, Command and Measurement, the same for all nodes; best_effort needs less time "
-        "and does not repeat lost messages",
+        "QoS reliability of Target, Command and Measurement, the same for all nodes; best_effort is faster but "
+        "does not repeat lost messages",
         RELIABLE,
         RELIABILITIES,
         places=offered(launch="reliability", node="reliability", python="reliability"),
@@ -166,7 +166,7 @@ class RunOptions:
         places=offered("transport", command="--transport"),
     )
     faults: tuple[str, ...] = texts(
-        "deliberate faults, as KIND@TIME[:ARGUMENTS], e.g. delay@2:target,3; the same for all nodes",
+        "faults to inject, as KIND@TIME[:ARGUMENTS], e.g. delay@2:target,3; the same for all nodes",
         places=offered("faults", command="--fault", metavar="KIND@TIME[:ARGUMENTS]"),
     )
     autostart: bool = flag(
@@ -196,14 +196,14 @@ class RunOptions:
         if self.host == EMBEDDED:
             if self.pace == REALTIME and self.engine != EXECUTIVE:
                 raise ConfigError(
-                    "pace = 'realtime': the host embedded has no clock. Use the host composed or processes, or "
+                    "pace = 'realtime': host = embedded has no clock. Use host = composed or processes, or "
                     "engine = executive"
                 )
             for name in ("actuator_nodes", "reliability", "transport", "clock"):
                 value = getattr(self, name)
                 if value != declared(RunOptions)[name].default:
                     raise ConfigError(
-                        f"{name} = {value!r}: the host embedded has no nodes. Use the host composed or processes"
+                        f"{name} = {value!r}: host = embedded has no nodes. Use host = composed or processes"
                     )
         elif self.engine in OVER_KERNELS:
             raise ConfigError(f"engine = {self.engine!r}: requires host = embedded, not {self.host}")
@@ -211,7 +211,7 @@ class RunOptions:
             where = self.host if self.host != COMPOSED else f"actuator_nodes = {self.actuator_nodes}"
             raise ConfigError(f"engine = {self.engine!r}: requires host = embedded or composed, not {where}")
         if self.engine in (*OVER_KERNELS, EXECUTIVE) and self.faults:
-            raise ConfigError(f"engine = {self.engine!r}: only the engine python can inject faults")
+            raise ConfigError(f"engine = {self.engine!r}: cannot inject faults. Use engine = python")
         if self.separate and self.host != COMPOSED:
             raise ConfigError(f"separate = {', '.join(self.separate)}: requires host = composed, not {self.host}")
         if self.nodes and not self.run_id:
@@ -220,7 +220,7 @@ class RunOptions:
                 "the run_id identifies the test"
             )
         if "recorder" in self.separate and not self.recorded:
-            raise ConfigError("separate = recorder: the test is not recorded, so it has no recorder")
+            raise ConfigError("separate = recorder: the test has no recorder, because it is not recorded")
 
     def changed(self, **fields: object) -> RunOptions:
         return evolved(self, **fields)
@@ -284,24 +284,24 @@ def run_options(values: Mapping[str, object], interface: str = PYTHON, **fixed: 
 def check_clock(pace: str) -> None:
     if pace != LOCKSTEP:
         raise ConfigError(
-            f"clock = true: requires pace = {LOCKSTEP}, because time stamps are from the system clock with pace = "
-            f"{pace!r}"
+            f"clock = true: requires pace = {LOCKSTEP}, because pace = {pace!r} uses time stamps of the system "
+            "clock"
         )
 
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
-"""Largest length of a namespace, in characters. Names that the middleware derives from it are limited to 255."""
+"""Largest length of a namespace, in characters. The middleware limits names derived from it to 255 characters."""
 
 
 def checked_namespace(name: str) -> str:
     if not _NAMESPACE.fullmatch(name) or "__" in name:
         raise ConfigError(
-            f"namespace = {show(name)}: must be ASCII letters, digits and single _, and must not begin with a "
-            "digit. Separate parts by /"
+            f"namespace = {show(name)}: must consist of ASCII letters, digits and single _, and must not begin "
+            "with a digit. Separate parts by /"
         )
     if len(name) > _LONGEST_NAMESPACE:
         raise ConfigError(
-            f"namespace = {show(name)}: has {len(name)} characters, but must have <= {_LONGEST_NAMESPACE}"
+            f"namespace = {show(name)}: is {len(name)} characters long, but must be <= {_LONGEST_NAMESPACE}"
         )
     return name.strip("/")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outcomes of a run and their exit codes, for nodes, launch, ``rths run`` and the Python API.
 
-Launch prints "process has died" for every non-zero exit code. A process that hosts nodes and writes a final report
-therefore exits with 0, and the report contains the outcome (``ros/hosting/launch_actions.py``).
+Launch prints "process has died" for every non-zero exit code. A process with nodes therefore exits with 0 if it
+has written a final report, which contains the outcome (``ros/hosting/launch_actions.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Exit code by outcome. ``ending`` is a text for the operator. ``meaning`` states when the code is used."""
+    """Exit codes of a run. ``ending`` states the outcome to the operator, and ``meaning`` explains the code."""
 
     ending: str
     meaning: str
@@ -51,7 +51,7 @@ class ExitCode(IntEnum):
 
     @property
     def recorded(self) -> str:
-        """Outcome in recordings, records and results. A test that is not valid is recorded as finished."""
+        """Outcome as stored in recordings, records and results: ``finished`` also for a test that is not valid."""
         return (ExitCode.FINISHED if self is ExitCode.NOT_VALID else self).outcome
 
 
@@ -72,8 +72,8 @@ def valid(code: ExitCode, late: LateData, samples: float) -> ExitCode:
 def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> ExitCode:
     """Return the exit code of a test from the exit codes of its nodes and its last ``state``.
 
-    The worst code is returned. A signal (a negative code) is a failure. If all nodes finished, the state
-    determines the code. A state that is not final means HELD after an interruption, otherwise FAILED.
+    The worst code is returned. A negative code (signal) counts as FAILED. If no node reports an error, the state
+    determines the code. If this state is not final, the code is HELD after an interruption, otherwise FAILED.
     """
     exit_codes = {code if code in list(ExitCode) else ExitCode.FAILED for code in codes}
     for worst in WORST_FIRST:
@@ -85,15 +85,15 @@ def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> E
 REPORT_FILE = "RTHS_LAST_WORDS"
 """Environment variable that contains the path of the final report of a process."""
 DIED = "died"
-"""Name of a file next to the reports, in which launch names a process that died without a report."""
+"""File next to the reports, in which launch stores the name of a process that died without a report."""
 
 
 @dataclass(frozen=True)
 class LastWords:
     """Final report of a process. ``problem`` is empty if there was no problem.
 
-    ``test`` is the exit code of the test, or None if unknown. ``ending`` describes this code. ``indices`` are the
-    indices of the monitor by flat names, in SI units. ``late`` describes missed and bridged periods.
+    ``test`` is the exit code of the test, or None if unknown. ``ending`` describes this code. ``indices`` contains
+    the monitor's indices by dotted name, in SI units. ``late`` describes missed and bridged periods.
     """
 
     exit_code: int

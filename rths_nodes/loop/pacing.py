@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pacing: interface of a clock, and ticks at absolute times."""
+"""Pacing of a test: clock interface, and ticks at absolute times."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ class Clock(Protocol):
 SYSTEM_CLOCK: Clock = time
 
 ANSWERED = 0.8
-"""Shortest time for a Command after a Measurement, even a late Measurement, as a fraction of a sample.
-It is below 1, so that bridging does not delay the schedule."""
+"""Shortest wait for a Command after a Measurement, as a fraction of a sample. It applies even if the Measurement
+is late. It is below 1, so that bridging does not delay the schedule."""
 
 BUSY_WAIT_NS = 150_000
-"""Time of busy waiting before a tick, ns. The scheduler can delay a wake-up by this time."""
+"""Duration of the busy wait before a tick, ns. The scheduler can delay a wake-up by this time."""
 
 
 REST_PERCENT = 8
 """Smallest percentage of time for which a loop sleeps. The kernel suspends a real-time process that uses more than
 95 % of a second."""
 CREDIT_NS, DEBT_NS = 10_000_000, 500_000
-"""``CREDIT_NS``: largest credit of sleep, ns. ``DEBT_NS``: debt of sleep at which the loop sleeps even if the next
-tick is then late, ns."""
+"""``CREDIT_NS``: largest excess of sleep that counts towards REST_PERCENT, ns. ``DEBT_NS``: deficit of sleep at
+which the loop sleeps even if this delays the next tick, ns."""
 
 
 class Pacer:
     """Waits for ticks at absolute times of the monotonic clock.
 
-    A missed tick delays the schedule by complete periods. ``missed`` is the number of missed periods. ``slips`` is
-    the number of ticks that followed missed periods. ``began`` (ns) is the time of the last tick.
+    A missed tick delays the schedule by whole periods. ``missed`` counts the missed periods, ``slips`` the ticks
+    that came after missed periods. ``began`` (ns) is the time of the last tick.
     """
 
     def __init__(self, period: float, ticks: int, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -65,7 +65,7 @@ class Pacer:
         now = self._now()
         self._owed += (now - self._looked) * REST_PERCENT // 100
         ahead = self.due - now
-        # after too little sleep, do not wake early for the tick, although the tick may then be late
+        # after too little sleep, do not wake early for a busy wait, even if this delays the tick
         rest = ahead - BUSY_WAIT_NS if self._owed <= 0 else ahead if self._owed < DEBT_NS else self._owed
         if rest > 0:
             self._clock.sleep(rest * 1e-9)
@@ -85,14 +85,14 @@ class Pacer:
 
 
 SETTLING = 16
-"""Filter constant. The expected time of the next tick changes by 1/SETTLING of a tick's lateness, because most of
-the lateness is transport delay."""
+"""Filter constant: a late tick delays the next expected tick by 1/SETTLING of its lateness, because most of the
+lateness is transport delay."""
 
 
 class FollowedTicks(Pacer):
     """Records ticks that a rig generates. A call after each received Measurement records a tick and never waits.
 
-    ``due`` is the deadline of the Command, which takes effect ``transport`` samples after this Measurement.
+    ``due`` is the deadline of the Command that takes effect ``transport`` samples after the Measurement.
     """
 
     def __init__(self, period: float, ticks: int, transport: int, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -16,14 +16,14 @@ from rths_nodes.core.data import Data
 from rths_nodes.loop.timing import LateData
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
-"""Results of the check of a sign or a scale. SIGNED: not verified, but signed for by the operator."""
+"""Results of the check of a sign or a scale. SIGNED: not verified, but accepted with the operator's signature."""
 
 TO_SIGN = "the operator has to sign for it"
 
 
 @dataclass(frozen=True)
 class Rung:
-    """Rung of the ladder of rehearsals, from a run on the computer alone to the complete test."""
+    """Rung of the rehearsal ladder, which leads from a run without the rig to the complete test."""
 
     name: str
     title: str
@@ -57,13 +57,13 @@ complete test."""
 
 
 def moves(name: str) -> bool:
-    """Return whether the actuators move in the rung ``name``, which can be rung h of versions up to 0.9.0."""
+    """Return whether the actuators move in the rung ``name``. Rung h exists in records of versions up to 0.9.0."""
     return name == "h" or (name in RUNGS and RUNGS[name].moves)
 
 
 @dataclass
 class AxisOffsets:
-    """Mean and rms scatter of displacement (m) and force (N) at rest; active ``command`` (NaN if unknown)."""
+    """Mean and rms scatter of displacement (m) and force (N) at rest, active ``command`` (m; NaN if unknown)."""
 
     displacement: float
     displacement_scatter: float
@@ -89,8 +89,8 @@ class AxisChecks:
 
     ``stiffness`` (N/m) is the measured value. ``expected``, ``low`` and ``high`` (N/m) come from the rig file.
     ``static_error`` (m) is the command minus the displacement at the end of the move. ``static_error_force`` (N)
-    is the change of the force in the move. ``late`` (s) is the delay of the displacement. ``lost_motion`` (m) is
-    the travel of the command that does not change the displacement. A value is None if it was not determined.
+    is the change of the force during the move. ``late`` (s) is the delay of the displacement. ``lost_motion`` (m)
+    is the travel of the command that does not move the actuator. A value is None if it was not determined.
     """
 
     displacement_sign: str = NOT_VERIFIED
@@ -102,7 +102,7 @@ class AxisChecks:
     low: float | None = None
     high: float | None = None
     findings: list[str] = field(default_factory=list)
-    """Results that prevent the start of the test, as texts for the operator."""
+    """Texts for the operator about results that prevent the start of the test."""
     remarks: list[str] = field(default_factory=list)
     static_error: float | None = None
     static_error_force: float | None = None
@@ -113,10 +113,10 @@ class AxisChecks:
     ratios: dict[str, float] = field(default_factory=dict)
     """Measured stiffness divided by expected stiffness, by source of the expectation: specimen or integrator."""
     beside: dict[str, float] = field(default_factory=dict)
-    """Change of force per displacement of another axis, N/m, by name of the other axis. Empty unless the specimen
-    is coupled."""
+    """Change of this axis's force per displacement of another axis, N/m, by name of the other axis. Empty unless
+    the specimen couples the axes."""
     damping: float | None = None
-    """Part of the force that depends on the velocity, divided by the velocity, N s/m."""
+    """Viscous damping coefficient, N s/m: velocity-dependent part of the force, divided by the velocity."""
     unlike: list[str] = field(default_factory=list)
     """Deviations that require a signature. Each text begins with ``stiffness of AXIS``."""
 
@@ -158,7 +158,7 @@ class Note:
 
 @dataclass
 class RungRecord:
-    """Record of a rung. ``differences`` from an earlier rung and from the rehearsal are relative rms values."""
+    """Record of a rung. ``differences`` are relative rms differences to an earlier rung and to the rehearsal."""
 
     name: str
     started: str
@@ -169,7 +169,7 @@ class RungRecord:
     scenario_hash: str = ""
     offsets_hash: str = ""
     outcome: str = ""
-    """Finished, held, tripped, failed or interrupted. Refused if the rung did not begin; empty while it runs."""
+    """Outcome, such as ``finished``; ``refused`` if the rung did not begin, and empty while the rung runs."""
     reason: str = ""
     samples: int = 0
     wall_s: float = 0.0
@@ -178,26 +178,26 @@ class RungRecord:
     compared_with: str = ""
     differences: dict[str, float] = field(default_factory=dict)
     peaks: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Largest ``displacement`` (m), ``force`` (N) and ``velocity`` (m/s) by axis."""
+    """Largest magnitudes of ``displacement`` (m), ``force`` (N) and ``velocity`` (m/s), by axis."""
     remarks: list[str] = field(default_factory=list)
-    """Doubts about the result, such as bridged samples or, in slow time, rate-dependent parts."""
+    """Reasons to doubt the result, such as bridged samples or (in slow time) rate-dependent specimens."""
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
     """Limits of ``displacement`` (m) and ``force`` (N) in this rung, by axis."""
     bridged: int = 0
     missed: int = 0
     longest_gap: float = 0.0
-    """Longest time of consecutive missed and bridged periods, s."""
+    """Duration of the longest series of consecutive missed or bridged periods, s."""
     max_bridge: float | None = None
     """Largest ``longest_gap`` of a valid rung, s. None in older records."""
     counts: str = ""
-    """Operator who accepted the rung although it is not valid, or empty."""
+    """Name of the operator who accepted this rung although it is not valid, or empty."""
     inputs: dict[str, str] = field(default_factory=dict)
     """Hashes of the files that the scenario names, by path."""
     code: str = ""
     armed_by: list[str] = field(default_factory=list)
     mandate: str = ""
     run: int = 0
-    """Fields of rung h in versions up to 0.9.0. ``mandate``: hash of the mandate. ``run``: number of the run."""
+    """``mandate`` and ``run``: hash of the mandate and number of the run, for rung h of versions up to 0.9.0."""
 
     @property
     def not_valid(self) -> str:
@@ -224,8 +224,8 @@ class RungRecord:
 class UnloadingRecord:
     """Unloading of the rig: forces ``before`` and ``after`` the unloading (N) and ``travel`` (m), by axis.
 
-    ``given_up`` is the reason if the unloading was abandoned. ``to`` contains the final positions of an unloading
-    by displacement, in m from the zero of the test. ``signed`` is the person who accepted these positions.
+    ``given_up`` is the reason for abandoning the unloading, or empty. ``to`` contains the final positions (m, from
+    the zero of the test) of an unloading by displacement. ``signed`` is the person who accepted these positions.
     """
 
     time: str
@@ -239,7 +239,7 @@ class UnloadingRecord:
 
 @dataclass
 class HeldRecord:
-    """State of a held or tripped rig, with last displacements (m from the test's zero) and forces (N) by axis."""
+    """State of a held or tripped rig, with its last displacements (m, from the test's zero) and forces (N)."""
 
     time: str
     state: str
@@ -271,7 +271,7 @@ class ProcedureRecord:
     outcome: str = ""
     reason: str = ""
     sample: int | None = None
-    """Last sample of the test, as numbered in its last rung."""
+    """Number of the last sample in the last rung."""
     planned: list[str] = field(default_factory=list)
     controller: dict[str, str] = field(default_factory=dict)
     """State of the controller as last read by the port: hydraulics, interlock, control mode, active command."""
@@ -289,13 +289,13 @@ class ProcedureRecord:
     held: list[HeldRecord] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
-    """Version and commit of the package, combined hashes of code and input files, and build of the receiver."""
+    """Code and inputs of the test, by name: version and commit, combined hashes of files, and receiver build."""
     simulated: str = ""
     """``simulated`` or ``emulated`` if the port has no real actuators, empty for a real rig."""
     rig_kind: str = ""
     """REAL RIG, EMULATED or SIMULATED. Empty in records of version 0.9."""
     axis_names: dict[str, str] = field(default_factory=dict)
-    """Display names of the axes, by name in the scenario."""
+    """Display name of each axis, by its name in the scenario."""
     laboratory: str = ""
     client: str = ""
     commissioning: str = ""
@@ -342,7 +342,7 @@ REHEARSAL = " to its rehearsal"
 
 
 def largest(differences: Mapping[str, float]) -> float:
-    """Return the largest difference, from the rehearsal alone if known; 0 without differences, inf for NaN."""
+    """Return the largest difference to the rehearsal, else to an earlier rung (0 without any, inf for NaN)."""
     of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
     return max(
         (math.inf if math.isnan(value) else value for value in of_rehearsal or differences.values()), default=0.0

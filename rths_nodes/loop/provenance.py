@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Provenance of a recording: data of its run, and the code of the test."""
+"""Provenance of a recording: information about its run, and versions and hashes of the code."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def summary(digests: Mapping[str, str]) -> str:
 
 @cache
 def version() -> str:
-    """Return the version of this package; in a checkout, also the commit and a remark if files have changed."""
+    """Return the package version. In a Git checkout, add the commit, and a remark if files have changed."""
     commit = _git("rev-parse", "HEAD") if _git("ls-files", "--", "__init__.py") else ""
     if not commit:
         return __version__
@@ -104,7 +104,7 @@ def information(
     library: str = "",
     recorded: bool = True,
 ) -> dict[str, str]:
-    """Return the strings, by name, that are stored at the start of a run, with the scenario if ``recorded``."""
+    """Return information about a run as strings, by name. The scenario is included if ``recorded`` is true."""
     layout = {"actuator_nodes": actuator_nodes, "engine": engine, "library": library}
     injected = " ".join(faults)
     sections = scenario.data().items() if recorded else ()
@@ -123,14 +123,14 @@ def information(
     }
 
 
-@lru_cache(maxsize=256)  # the plants of a study share most sections
+@lru_cache(maxsize=256)  # all plants of a study have most sections in common
 def _section(text: str) -> str:
     return yaml_text.dump(json.loads(text))
 
 
 @dataclass(frozen=True)
 class Code:
-    """Code of a test: versions and hashes by name (for display), hashes by path, and the receiver build."""
+    """Code of a test: versions and hashes for display (``names``), hashes by path, and the receiver's build."""
 
     names: Mapping[str, str]
     files: Mapping[str, str]
@@ -145,7 +145,7 @@ class Code:
             theirs = hashes(files_of(module))
             names[module], files = combined(theirs), files | theirs
         for path, part in walk(scenario):
-            with suppress(ConfigError):  # the build refuses the part later
+            with suppress(ConfigError):  # an invalid part is refused later, when it is built
                 if read := hashes(part.reads()):
                     names[path], files = combined(read), files | read
         return cls(names, files).behind(build)
@@ -169,6 +169,6 @@ def _foreign_modules(scenario: Scenario) -> set[str]:
     modules = set()
     for _, part, declared in walk_declared(scenario):
         if declared and declared[-1].family:
-            with suppress(ConfigError):  # the component is recorded, but not installed here
+            with suppress(ConfigError):  # a component of a recording may not be installed here
                 modules.add(registry.class_of(declared[-1].family, part).__module__)
     return {module for module in modules if package_of(module) != PACKAGE}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real-time settings of a process: scheduling, locked memory, awake processors, and a CPU time limit."""
+"""Real-time settings of a process: scheduling, locked memory, processor wake-up latency, and CPU time limit."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ PRIORITY = 60
 ABOVE = PRIORITY + 10
 """SCHED_FIFO priority of a watcher on the same computer."""
 BELOW = PRIORITY - 10
-"""SCHED_FIFO priority of a thread of the loop's process that can wait for the loop."""
+"""SCHED_FIFO priority of a less urgent thread in a process of the loop."""
 SWITCH_S = 1e-4
-"""Time after which another Python thread must yield to the loop, s."""
+"""Longest time for which another Python thread can delay the loop, s."""
 
 STARVING_S, KILLED_S = 1, 3
-"""CPU time without sleep under SCHED_FIFO, s: after ``STARVING_S`` the loop aborts, after ``KILLED_S`` the kernel
+"""CPU time without sleep under SCHED_FIFO, s. After ``STARVING_S`` the loop aborts. After ``KILLED_S`` the kernel
 kills the process."""
 RESTED_S = 0.001
 
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
 
 IDLE_LATENCY = "/dev/cpu_dma_latency"
-"""File for the longest permitted wake-up time of processors (int32, us), which applies while the file is open."""
+"""File that limits the wake-up latency of processors to the written value (int32, us) while it is open."""
 
 
 class Starving(RuntimeError):
@@ -47,12 +47,12 @@ def not_scheduled(problem: str) -> str:
 
 @contextmanager
 def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
-    """Apply real-time settings in the ``with`` block if ``wanted``. Yield a list with a text per refused setting.
+    """Apply real-time settings in the ``with`` block if ``wanted``. Yield the messages about refused settings.
 
     All threads are changed, because threads of the middleware do not inherit the scheduling. Real-time scheduling
     must not be used in lockstep, because under SCHED_FIFO the kernel throttles a process that never sleeps. A
-    process that hangs would block its processor. ``Starving`` is therefore raised in this process, and the kernel
-    kills the process if it continues.
+    process that hangs would block its processor. It therefore raises ``Starving``, and the kernel kills it if it
+    continues.
     """
     refused: list[str] = []
     if not wanted:
@@ -63,7 +63,7 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     gc.disable()
     with ExitStack() as stack:
         stack.callback(gc.enable)
-        stack.callback(gc.unfreeze)  # otherwise the middleware's garbage would never be freed
+        stack.callback(gc.unfreeze)  # otherwise frozen objects of the middleware would never be freed
         _guard(stack)  # before other settings: a middleware thread can hang once its scheduling changes
         if problem := _lock_memory(stack):
             refused.append(not_locked(problem))
@@ -76,7 +76,7 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
             _for_all_threads,
             lambda thread: os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0)),
         )
-        # the kernel counts time without sleep across scheduling changes; only a sleep resets it
+        # only a sleep resets the kernel's count of CPU time without sleep; a scheduling change does not
         stack.callback(time.sleep, RESTED_S)
         if problem:
             refused.append(not_scheduled(problem))
@@ -110,7 +110,7 @@ def _lock_memory(stack: ExitStack) -> str:
 
 
 def _keep_awake(stack: ExitStack) -> str:
-    """Keep idle processors awake, because waking a processor delays each message to another process."""
+    """Keep idle processors awake, because their wake-up delays messages. Return the reason for a refusal."""
     try:
         file = os.open(IDLE_LATENCY, os.O_WRONLY)
         stack.callback(os.close, file)
@@ -144,17 +144,16 @@ def _guard(stack: ExitStack) -> None:
         before = signal.signal(signal.SIGXCPU, starve)
         stack.callback(signal.signal, signal.SIGXCPU, before)
         resource.setrlimit(resource.RLIMIT_RTTIME, (allowed, killed))
-        # raising the hard limit again needs privileges; the limit has no effect under normal scheduling
+        # the hard limit stays: raising it needs privileges, and it has no effect under normal scheduling
         stack.callback(resource.setrlimit, resource.RLIMIT_RTTIME, (killed, killed))
 
 
 @contextmanager
 def share_processors(at_every_sample: bool) -> Iterator[None]:
-    """Restrict this process to some processors during the ``with`` block.
+    """Restrict this process to the last processor, or to all others, during the ``with`` block.
 
-    Processes that work for the loop ``at_every_sample`` share the last processor, because they take turns.
-    All other processes use the other processors. Waking a process takes 6 us on the same processor, and 26
-    to 57 us on another.
+    Processes that work for the loop ``at_every_sample`` share the last processor, because they take turns. Waking
+    a process takes 6 us on the same processor, and 26 to 57 us on another.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) == 1:

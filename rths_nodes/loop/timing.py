@@ -30,9 +30,9 @@ MOST_LATE = 0.02
 
 @dataclass(frozen=True)
 class LateData:
-    """Late periods: number of ``bridged`` samples, and number of periods whose tick the host's clock ``missed``.
+    """Late periods. ``bridged`` counts bridged samples, and ``missed`` the periods with a missed tick.
 
-    ``gap`` is the longest time of consecutive late periods, and ``max_bridge`` its bound in a valid test, s.
+    ``gap`` (s) is the longest series of consecutive late periods, ``max_bridge`` (s) its bound in a valid test.
     """
 
     bridged: int = 0
@@ -112,15 +112,15 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
     """Return the timing of a run, as nested data, from the final numbers of all nodes.
 
     ``hops.transport`` is the part of the loop time outside integrator and compensator: publishing, waking,
-    receiving and waiting. Only its mean is known, because percentiles cannot be added. The part is omitted if the
-    integrator works in parallel with the loop, like an OpenSees model.
+    receiving and waiting. Only its mean is known, because percentiles cannot be subtracted. It is omitted if the
+    integrator works in parallel with the loop, as with an OpenSees model.
     """
     report = unflatten(numbers, "timing")
     if not (hops := report.pop("hops", {})):
         return report
     report["hops"] = hops
     integrator, compensator = (hops.get(role, {}) for role in ("integrator", "compensator"))
-    # a node that died has not reported
+    # reports are incomplete if a node has died
     if "loop" in report and integrator.get("count") and compensator.get("count"):
         a_sample = integrator["mean_s"] * integrator["count"] / compensator["count"]
         rest = report["loop"]["mean_s"] - compensator["mean_s"] - a_sample
@@ -139,10 +139,10 @@ def timing(
     gap: float = 0.0,
     counts: Array | None = None,
 ) -> Data:
-    """Return statistics and histograms of ``loop``, ``lateness`` and the times between ticks, in s.
+    """Return statistics and histograms of the times in ``loop`` and ``lateness``, and of the periods, in s.
 
-    ``running_s`` is the time from the first to the last sample. ``period`` (s) is None without pacing. ``gap`` is
-    the longest time of consecutive missed or bridged periods, s. ``counts`` are the weights of ``loop``.
+    ``running_s`` is the time from the first to the last sample. ``period`` (s) is None without pacing. ``gap`` (s)
+    is the longest series of missed or bridged periods. ``counts`` are the weights of the values in ``loop``.
     """
     report: Data = {"running_s": running_s, "missed": missed, "bridged": bridged, "longest_gap_s": gap}
     clocks: dict[str, tuple[Array, Array | None, Array | None]]
@@ -158,7 +158,7 @@ def timing(
 
 @dataclass(frozen=True)
 class Exchange:
-    """Times of a request and its answer, s: t1 - t0 (``ahead``) and d (``round_trip``) of the module docstring."""
+    """Clock comparison by one request: t1 - t0 (``ahead``) and d (``round_trip``) of the module docstring, s."""
 
     ahead: float
     round_trip: float
@@ -172,8 +172,8 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
     """Return offset and drift (s) of another machine's clock, from exchanges ``before`` and ``after`` a test.
 
     ``offset_s`` is the offset before the test, and ``bound_s`` its largest error. ``drift_s`` is the change of the
-    offset during the test, and ``drift_bound_s`` the largest error of this change. The median and the largest
-    round trip are from all exchanges. Unknown values are NaN.
+    offset during the test, and ``drift_bound_s`` the largest error of this change. The results also include median
+    and largest round trip of all exchanges. Unknown values are NaN.
     """
     numbers = {"offset_s": math.nan, "bound_s": math.nan, "drift_s": math.nan, "drift_bound_s": math.nan}
     first, last = (min(exchanges, key=lambda one: one.round_trip, default=None) for exchanges in (before, after))
@@ -187,7 +187,7 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
 
 
 def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:
-    """Return a message, or an empty string if the round trip to ``peer`` takes <= 1 + ``depth`` samples."""
+    """Return a message if the round trip to ``peer`` takes more than 1 + ``depth`` samples, or an empty string."""
     within = (1 + depth) * dt
     if not exchanges:
         return ""
@@ -199,5 +199,5 @@ def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0
     return (
         f"the round trip to the {peer} node takes {1e3 * median:.3g} ms (median of {len(exchanges)}), but must be "
         f"<= {1e3 * within:.3g} ms ({samples}) in real time. Use hops.depth >= {needed}, a smaller servo_rate, "
-        "pace = lockstep, or one machine"
+        "pace = lockstep, or a single machine"
     )

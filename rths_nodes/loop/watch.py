@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watcher on another computer: section ``watch`` of a rig file, verdict, and pulse to the interlock.
+"""Watcher on another computer: section ``watch`` of a rig file, comparison, and pulse to the interlock.
 
-The verdict states whether the watcher's own sensors agree with the values that the test publishes. It depends only
-on samples of the watcher, messages of the test and the watcher's clock, not on ROS or sockets. The first
-disagreement ends the pulse permanently. Time stamps are not compared, because clocks differ.
+The watcher compares its own sensors with the values that the test publishes. The result depends only on samples of
+the watcher, messages of the test and the watcher's clock, not on ROS or sockets. The first disagreement ends the
+pulse permanently. Time stamps are not compared, because clocks differ.
 
 A message received at t was measured between t - ``late`` and t. A sample of the watcher arrives up to ``delay``
 after its measurement. At some time between t - ``late`` and t + ``delay``, samples of the watcher must agree with
@@ -32,22 +32,22 @@ from rths_nodes.loop.supervision.limits import NONE, Row, acting, table
 from rths_nodes.loop.supervision.states import State
 
 LONGEST_S = 0.04
-"""Largest ``late``, ``silence``, ``velocity_over`` and duration of ``persistence``, s."""
+"""Upper bound of ``late``, ``silence``, ``velocity_over`` and the duration of ``persistence``, s."""
 TOLD_HZ = 200.0
 """Default rate at which the test publishes state messages, Hz."""
 LEAST_TOLD = 6.0
-"""Smallest number of messages sent within ``late``. At least one of them must arrive."""
+"""Smallest number of messages that the test sends within ``late``. At least one of them must arrive."""
 
 
 @params
 class Tolerance:
-    """Largest differences, for one axis, between the values of the test and the values of the watcher."""
+    """Largest permitted differences between the values of test and watcher, for one axis."""
 
-    displacement: float = number("tolerance of measured displacements", "m", more_than=0.0)
-    force: float = number("tolerance of measured forces", "N", more_than=0.0)
+    displacement: float = number("largest difference of the measured displacements", "m", more_than=0.0)
+    force: float = number("largest difference of the measured forces", "N", more_than=0.0)
     command: float = number(
-        "tolerance between the command and the displacement that the watcher measures; must exceed the lag of "
-        "the axis in a valid test",
+        "largest difference between the command and the watcher's displacement; must exceed the lag of the axis "
+        "in a valid test",
         "m",
         more_than=0.0,
     )
@@ -57,15 +57,15 @@ class Tolerance:
 class WatchLimits:
     """Limits of an axis that the watcher checks with its own sensors, in every state."""
 
-    displacement: float = number("largest magnitude", "m", more_than=0.0, at_most=100.0)
-    velocity: float = number("largest magnitude", "m/s", more_than=0.0, at_most=1e3)
+    displacement: float = number("largest magnitude of displacement", "m", more_than=0.0, at_most=100.0)
+    velocity: float = number("largest magnitude of velocity", "m/s", more_than=0.0, at_most=1e3)
     velocity_over: float = number(
         "time between the two displacements from which a velocity is computed; a longer time reduces noise",
         "s",
         more_than=0.0,
         at_most=LONGEST_S,
     )
-    force: float = number("largest magnitude", "N", more_than=0.0, at_most=1e9)
+    force: float = number("largest magnitude of force", "N", more_than=0.0, at_most=1e9)
     persistence: int = integer(
         "number of consecutive samples beyond a limit after which the pulse ends", "samples", at_least=1
     )
@@ -73,15 +73,15 @@ class WatchLimits:
 
 @params
 class WatchedAxis:
-    """The watcher's own sensors of one axis, and the values that the watcher expects."""
+    """The watcher's own sensors of one axis, with tolerances and limits."""
 
     displacement: DisplacementChannel = section(DisplacementChannel, "displacement sensor of the watcher")
     force: ForceChannel = section(ForceChannel, "load cell of the watcher")
-    tolerance: Tolerance = section(Tolerance, "largest differences from the values of the test")
-    limits: WatchLimits = section(WatchLimits, "limits of the watcher")
+    tolerance: Tolerance = section(Tolerance, "largest permitted differences from the values of the test")
+    limits: WatchLimits = section(WatchLimits, "limits that the watcher checks")
     rest: float = number(
-        "largest motion of an axis at rest that the watcher measures; must exceed the noise, the relaxation, "
-        "and the lag of an actuator whose command is at rest",
+        "largest motion that the watcher may measure while the axis rests; must exceed noise, relaxation, and the "
+        "remaining lag of the actuator",
         "m",
         more_than=0.0,
     )
@@ -103,11 +103,11 @@ class WatchedAxis:
 
 @params
 class WatchSensors:
-    """Sensors of the watcher. The watcher receives only their *state* datagrams (doc/udp.md)."""
+    """Sensors of the watcher, from which the watcher receives only *state* datagrams (doc/udp.md)."""
 
     address: str = text("address of the data acquisition system that sends the samples")
-    port: int = integer("UDP port of the watcher", at_least=1, at_most=65535)
-    rate: float = number("samples per second", "Hz", at_least=100.0, at_most=100e3)
+    port: int = integer("UDP port at which the watcher receives the samples", at_least=1, at_most=65535)
+    rate: float = number("sampling rate of the sensors", "Hz", at_least=100.0, at_most=100e3)
     delay: float = number(
         "longest time from the measurement of a sample until the watcher receives the sample",
         "s",
@@ -131,10 +131,10 @@ class WatchPulse:
 
 @params
 class WatchSection:
-    """Settings of a watcher on another computer: sensors, watched axes, and the pulse to the interlock."""
+    """Settings of a watcher on another computer: sensors, watched axes, and pulse to the interlock."""
 
     sensors: WatchSensors = section(WatchSensors, "connection to the sensors of the watcher")
-    pulse: WatchPulse = section(WatchPulse, "the pulse to the interlock")
+    pulse: WatchPulse = section(WatchPulse, "pulse to the interlock")
     axes: dict[str, WatchedAxis] = sections(WatchedAxis, "all axes of the rig by name, in the order of the rig")
     late: float = number(
         "longest time from a measurement of the test until the watcher receives the measured values",
@@ -143,9 +143,9 @@ class WatchSection:
         at_most=LONGEST_S,
     )
     silence: float = number(
-        "longest time without a sample of the watcher's sensors", "s", more_than=0.0, at_most=LONGEST_S
+        "longest permitted time without a sensor sample of the watcher", "s", more_than=0.0, at_most=LONGEST_S
     )
-    told: float = number("state messages of the test per second", "Hz", TOLD_HZ, at_least=50.0, at_most=1000.0)
+    told: float = number("rate of the test's state messages", "Hz", TOLD_HZ, at_least=50.0, at_most=1000.0)
 
     def validate(self, path: str) -> None:
         least = LEAST_TOLD / self.told
@@ -181,7 +181,7 @@ MOVING = frozenset(
 BEGINS = frozenset((State.IDLE, State.CONNECTED, State.FINISHED))
 """States in which a port is opened, so the counter of the rig can restart."""
 SEEN_S = 0.25
-"""Time within which a moving axis travels by more than ``rest``, s."""
+"""Time within which an axis must travel by more than ``rest`` to count as moving, s."""
 PIECES = 10
 COUNTED_S = 1.0
 """Time over which the watcher compares the test's counter with its own clock, s."""
@@ -192,10 +192,10 @@ Numbers = tuple[float, ...]
 
 
 class Sample(NamedTuple):
-    """Sensor sample of the watcher, or state message of the test: arrival (s), counter, and values by axis.
+    """Sensor sample of the watcher or state message of the test: time of arrival (s), counter, values by axis.
 
-    Displacements and commands are in m, forces in N. The sensors have no commands. A command is NaN during force
-    control.
+    Displacements and commands are in m, forces in N. Sensor samples have no commands. Commands of axes under force
+    control are NaN.
     """
 
     at: float
@@ -233,7 +233,7 @@ class Watch:
         self._waiting: deque[Sample] = deque()
         self._received: Sample | None = None
         self._counted: deque[tuple[float, float, float]] = deque()
-        """Arrival of a message, lead of the test's counter over the watcher's clock, largest earlier lead, s."""
+        """Per message (s): arrival, lead of the test's counter over the watcher's clock, largest earlier lead."""
         self._lead = -math.inf
         self._state: State | None = None
         self._place: Numbers | None = None
@@ -248,15 +248,15 @@ class Watch:
 
     def sense(self, sample: Sample) -> None:
         if self._own and sample.counter <= self._own[-1].counter:
-            return  # repeated or late samples do not count as signs of life
+            return  # repeated or late samples do not end a silence
         if not self._own:
             self._begun_at = sample.at
-        if not self.ready:  # samples from before the start arrive at once and would raise the rate
+        if not self.ready:  # samples queued before the start arrive together and would raise the measured rate
             self._paced = sample
         if (seconds := sample.at - self._paced.at) > COUNTED_S:
             rate, self._paced = (sample.counter - self._paced.counter) / seconds, sample
             if abs(rate - self._rate) > RATE_ERROR * self._rate:  # a wrong rate gives wrong velocities
-                self.end(f"the watcher's sensors count {rate:.0f} samples per second instead of {self._rate:g}")
+                self.end(f"the watcher's sensors send {rate:.0f} samples per second instead of {self._rate:g}")
         self._own.append(sample)
         self._before.append(sample)
         self._sensed += 1
@@ -318,7 +318,7 @@ class Watch:
             self.end(f"the counter of the test decreased from {last.counter} to {statement.counter}")
             return
         if last is not None and statement.at - last.at > self._late:
-            self._counted.clear()  # the rig was at rest and nothing was sent, or the pulse has ended
+            self._counted.clear()  # no messages were sent at rest, or the pulse has ended
         self._received = statement
         self._count(statement)
         self._waiting.append(statement)
@@ -371,7 +371,7 @@ class Watch:
         self.ended = self.ended or reason
 
     def judge(self, now: float) -> str:
-        """Compare messages due at ``now`` (s). Return the reason why the pulse ends, or an empty string."""
+        """Compare the messages due at ``now`` (s). Return the reason why the pulse ends, or an empty string."""
         suspended = now - self._judged_at
         self._judged_at = now
         if self.ended or not self._own:
@@ -384,7 +384,7 @@ class Watch:
             if self._waiting[0].at - self._late > self._own[-1].at:
                 break  # the sensors are silent
             statement = self._waiting.popleft()
-            if statement.at - self._late >= self._begun_at:  # not measured before the watcher's first sample
+            if statement.at - self._late >= self._begun_at:  # measured after the watcher's first sample
                 self._compare(statement)
         self._rests(now)
         return self.ended
@@ -441,7 +441,7 @@ class Watch:
 
 
 class Seen:
-    """Records the range of displacements of each axis, ``(n_axes,)`` m, during the last ``SEEN_S`` seconds."""
+    """Records the range of each axis's displacements (m) during the last ``SEEN_S`` seconds."""
 
     def __init__(self, n_axes: int) -> None:
         self._none = [0.0] * n_axes
@@ -481,7 +481,7 @@ def _rows(section: WatchSection) -> list[Row]:
 
 
 MAGIC, VERSION = 0x57485452, 1
-"""The letters RTHW, and the version of the layout below."""
+"""``MAGIC``: the letters RTHW. ``VERSION``: version of LAYOUT."""
 LAYOUT = {
     "magic": ("I", "0x57485452, the letters RTHW"),
     "version": ("H", "version of this layout, 1"),
@@ -504,9 +504,9 @@ def pulses(period: float) -> Iterator[bytes]:
 
 
 class PulseListener:
-    """Receives pulses. ``closed`` returns true from the first pulse until none arrives for ``patience`` s.
+    """Receives pulses. ``closed`` returns true from the first pulse until no pulse arrives for ``patience`` s.
 
-    ``opened`` is true after this timeout, permanently.
+    ``opened`` remains true after this timeout.
     """
 
     def __init__(self, patience: float) -> None:

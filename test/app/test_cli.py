@@ -203,7 +203,7 @@ VALUES = [
         "--set structure.mass: line 1: '1e-400': too small for a floating-point number; it would be read as 0",
     ),
     # too large
-    ("time_ratio=1.25", "time_ratio = 1.25: the product with substeps = 10 must be a whole number"),
+    ("time_ratio=1.25", "time_ratio = 1.25: multiplied by substeps = 10, it must be a whole number"),
     ("name=" + "a" * 300, "name = 'a+...: has 300 bytes, but must have <= 180"),
     ("axes={" + "a" * 300 + ": {}}", "axes: the name 'a+... has 300 characters: must be <= 64"),
     # not an assignment, not YAML

@@ -165,7 +165,7 @@ ROWS: list[tuple[Any, ...]] = [
     (
         "fixture_beyond_force",
         {C[:-1]: {"fixture_mass": 1e6, "acceleration": "accelerometer"}},
-        "fixture_mass = 1e+06 kg: the inertia at limits.deceleration = 20 m/s^2 is 2e+07 N, but limits.force is",
+        "fixture_mass = 1e+06 kg: the inertial force at limits.deceleration = 20 m/s^2 is 2e+07 N, but",
     ),
     (
         "scale_of_length",

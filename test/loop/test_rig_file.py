@@ -233,13 +233,13 @@ def test_axes_are_assigned_by_name(rig: Rig) -> None:
         ({"a": ["story_1"], "b": ["story_2"]}, r"axes.story_3: no axis of the rig bench"),
         (
             {"a": ["story_1", "story_2"], "b": ["story_3"]},
-            r"axes.story_2: this name means the axis a of .*, but story_1 already",
+            r"axes.story_2: belongs to the axis a of .*, but story_1 already",
         ),
         (
             {"a": ["story_1"], "b": ["story_2"], "story_3": [], "d": []},
-            r"axes: no axis of the scenario uses d of the rig",
+            r"axes: the scenario does not use d of the rig",
         ),
-        ({"a": ["story_1"], "b": ["story_1"]}, r"axes: 'story_1' is a name of both a and b"),
+        ({"a": ["story_1"], "b": ["story_1"]}, r"axes: a and b both have the name 'story_1'"),
     ):
         axes = {key: axis | {"serves": names} for key, names in serves.items()}
         with pytest.raises(ConfigError, match=message):

@@ -39,17 +39,17 @@ class Parts(NamedTuple):
     states: Data
     excitation: object
     external: Array
-    """External force by step, ``(n, n_dof)`` N."""
+    """External force at each step, ``(n, n_dof)`` N."""
     ground: object
-    """Ground acceleration by step, m/s^2."""
+    """Ground acceleration at each step, m/s^2."""
     chance: object
-    """Random numbers for the controller, by step."""
+    """One random number per step, for the controller of the auxiliary inputs."""
     noise: list[Noise | None]
     channel_noise: Noise | None
     target: Target
     measured: Measurement
     true: Measurement
-    """True state at Measurement 0. ``target`` is Target 0, and ``measured`` is Measurement 0."""
+    """Exact state at Measurement 0, without sensor errors. ``target`` is Target 0, ``measured`` Measurement 0."""
     monitor: MonitorStage
 
     @property
@@ -137,7 +137,7 @@ class _Gathered:
                 f"port.type = {type(s.port).type_name!r}: only a simulator of displacement axes has a kernel"
             )
         if port.parts is None:
-            raise Resists("port: the simulated rig has a fault or further channels")
+            raise Resists("port: the simulated rig has an injected fault or additional channels")
         self._port = port.parts
         names, acting = a.port.auxiliary_names, s.levels.in_effect(True, s.servo_rate)
         levels = LevelWatch(s.limits, s.dt, names, None, acting, s.levels.quantities)
@@ -146,12 +146,12 @@ class _Gathered:
         reasons: dict[str, object] = {
             f"axes: the mode of {', '.join(s.force_axes)} is force": s.force_axes,
             "updating: the copies of the specimen are updated outside the loop": s.updating,
-            "monitor.corridor: the corridor is checked sample by sample": s.monitor.corridor,
-            "monitor.tracking_indicator_rate: this rate is checked sample by sample": steep != (None, None),
-            "monitor.stuck_displacement, monitor.stuck_force: these limits are checked sample by sample": (
+            "monitor.corridor: only the embedded loop can check a corridor": s.monitor.corridor,
+            "monitor.tracking_indicator_rate: only the embedded loop can check this rate": steep != (None, None),
+            "monitor.stuck_displacement, monitor.stuck_force: only the embedded loop can check these limits": (
                 frozen != (None, None)
             ),
-            "limits.levels: levels are checked sample by sample": levels,
+            "limits.levels: only the embedded loop can check levels": levels,
             "port: a second channel measures the force": shown_forces(names, list(s.axes)),
             "interface: a Target contains only a part of the model": type(a.observation) is not Observation,
         }
@@ -258,7 +258,7 @@ class _Gathered:
         if bound.renewed is not None:
             self._kernels["law_renewed"] = bound.renewed
         if sum(counts) * len(states) != len(self._a.names.state):
-            raise Resists("compensator: the number of reported values differs from the number of declared values")
+            raise Resists("compensator: the numbers of reported and declared values differ")
         self._facts |= {"coupled_law": bound.coupled, "shown": tuple(counts), "renewed": bound.renewed is not None}
 
     def _rig(self) -> tuple[Measurement, Measurement]:
@@ -280,7 +280,7 @@ class _Gathered:
                 self._kernels[f"actuator_{axis}"], self._constants[f"of_actuator_{axis}"] = actuator.step, k
                 self._states[f"rig_{axis}"] = copied(actuator.rest(k))
         inputs = len(port.auxiliary_inputs)
-        # hops and port delay a Command in the same way
+        # a delay by hops has the same effect as a delay by the port
         transport = self._port.transport + self._scenario.hops.depth
         if coupled:
             self._states["inputs"] = np.zeros(inputs)

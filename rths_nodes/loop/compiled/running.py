@@ -52,7 +52,7 @@ MANY = 12
 longer tables become arrays."""
 SLOWER = "which takes 20 to 100 times as long"
 HANDED = ("samples", "before")
-"""Names of integer constants that a library takes as arguments. Other constants are part of its source."""
+"""Names of integer constants that a compiled library takes as arguments. Other constants are part of it."""
 TABLES = 4
 """Position of the first argument of ``run`` whose arrays may have any length."""
 _ways: dict[object, Way] = {}
@@ -67,7 +67,7 @@ class Way(NamedTuple):
     notes: tuple[str, ...] = ()
     library: str = ""
     untranslatable: str = ""
-    """Line of a kernel that cannot be translated to C, with the reason, or empty."""
+    """First line of a kernel that cannot be translated to C, followed by the reason. Empty if all lines can."""
 
 
 def function_of(parts: Parts) -> Any:
@@ -112,9 +112,9 @@ def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
 
 
 def way_of(parts: Parts) -> Way:
-    """Return the loop in C or, if it cannot be compiled, in plain Python, with the reason in ``notes``.
+    """Return the loop, compiled as C. If it cannot be compiled, return it in plain Python.
 
-    Notes that this process has already reported are omitted.
+    ``notes`` contains the reason in this case. Notes that this process has already reported are omitted.
     """
     kernels = tuple((name, identity(kernel)) for name, kernel in parts.kernels.items())
     values = values_of(arguments_of(parts), parts)
@@ -152,10 +152,10 @@ def arguments_of(parts: Parts) -> tuple[object, ...]:
 
 
 class KernelLoop:
-    """Runs a scenario by the function of ``way`` or, if this is impossible, by the embedded ``loop``.
+    """Runs a scenario with the function of ``way``, or with the embedded ``loop`` if ``way`` cannot complete it.
 
     ``loop`` must not have run. ``by_kernels`` is true after a run without the embedded loop. ``brief`` requests
-    brief histories, which suffice for indices.
+    brief histories, which suffice to compute indices.
     """
 
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
@@ -164,8 +164,8 @@ class KernelLoop:
         self.notes, self.library, self.untranslatable = way.notes, way.library, way.untranslatable
         self._loop, self._parts, self._way = loop, parts, way
         self._reached, self._states = 0, parts.states
-        """``_reached``: first sample of the last chunk, or the sample at which this chunk stopped. ``_states``:
-        states after this chunk."""
+        """``_reached``: sample at which the last chunk stopped or, if it did not stop, its first sample.
+        ``_states``: states after the last chunk."""
 
     @property
     def engine(self) -> str:
@@ -182,14 +182,14 @@ class KernelLoop:
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
         """Run once, like :meth:`Loop.run`. A sink with a method ``whole`` receives all histories in one call."""
-        if interrupted and interrupted():  # stop requested during compilation: hold the test
+        if interrupted and interrupted():  # a stop was requested during compilation, so the test must be held
             return self._loop.run(sinks, progress, interrupted)
         takers = [getattr(sink, "whole", None) for sink in sinks]
         reached = 0
 
         def report(sample: int) -> None:
             nonlocal reached
-            if progress and sample > reached:  # the discarded run has reported the earlier samples
+            if progress and sample > reached:  # a discarded run has already reported earlier samples
                 reached = sample
                 progress(sample)
 
@@ -312,7 +312,7 @@ def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
 def remarks(scenario: Scenario) -> list[str]:
     """Return the reasons why runs of ``scenario`` are not compiled, or an empty list.
 
-    A process reports each reason of :func:`way_of` only once. Raises ConfigError if the scenario cannot run.
+    Reasons that :func:`way_of` has already reported are omitted. Raises ConfigError if the scenario cannot run.
     """
     parts = parts_of(checked_loop(scenario).assembly)
     if isinstance(parts, str):
@@ -321,7 +321,7 @@ def remarks(scenario: Scenario) -> list[str]:
 
 
 def handover_sample(loop: Loop, parts: Parts, reached: int) -> int:
-    """Return the sample of the handover, at least two samples before ``reached``, or 0 if none is possible."""
+    """Return the sample of the handover, at least two before ``reached``, or 0 if no handover is possible."""
     plain = type(loop.assembly.compensator).bound is PerAxis.bound
     if parts.kind.control or loop.scenario.hops.depth or not plain:
         return 0
@@ -388,10 +388,10 @@ def like(sample: Any, value: Any) -> Any:
 
 
 def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool) -> tuple[object, ...]:
-    """Return the known inputs of the next ``samples`` samples, in the order of the generated function's ``given``.
+    """Return the argument ``given`` of the generated function: known inputs of the next ``samples`` samples.
 
-    ``forces`` are the excitation and, unless the loop is live, the external forces. Noise
-    is a list if ``in_lists``, because plain Python reads a list twice as fast as an array.
+    ``forces`` are the excitation and, unless the loop is live, the external forces. Noise is a list if
+    ``in_lists`` is true, because plain Python reads a list twice as fast as an array.
     """
     noise = [np.zeros((samples, 2)) if stream is None else stream.ahead(samples) for stream in parts.noise]
     control = (parts.ground, parts.chance) if parts.kind.control else ()
@@ -403,8 +403,8 @@ def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool
 def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArray[np.int64], Array]:
     """Return zeroed arrays for sample values (with their stride), compensator values, marks and step values.
 
-    Sample values are stored by columns with the returned stride, all other values by rows. Marks are the flags of
-    Command and Measurement, and, for a law that reports only changes, the row number of its last values.
+    Sample values are stored by columns with the returned stride, all other values by rows. A row of marks contains
+    the flags of Command and Measurement. If laws report only changes, the row also marks laws that have reported.
     """
     kind = parts.kind
     numbers = sum(count for *_, count in told(kind))
@@ -418,9 +418,9 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
 
 
 class Histories:
-    """Stores the histories of a run: of one chunk or, if ``kept``, of the complete run.
+    """Stores histories: of the complete run if ``kept`` is true, otherwise of one chunk.
 
-    A ``brief`` instance stores Targets only as displacements, and compensator values only when reported.
+    A ``brief`` instance stores only the displacements of Targets, and compensator values only when reported.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, kept: bool, brief: bool = False) -> None:
@@ -481,7 +481,7 @@ class Histories:
     def take(self, begin: int, end: int, steps: int, states: Data) -> bool:
         """Store the chunk from ``begin`` to ``end``.
 
-        Return false if a limit of the monitor is exceeded or a sensor is in doubt, otherwise true.
+        Return False if the embedded loop must check a limit of the monitor or a sensor, otherwise True.
         """
         count = min(end, self._scenario.samples) - begin
         marks = self._marks
@@ -604,7 +604,7 @@ class Histories:
                 values_by_name = {name: values[targets] for name, values in target.items()}
                 flags = int(command["flags"][sample + 1, 0]) & ~FLAG_AT_BOUND
                 yield "target", Target(targets, auxiliary=inputs[targets], flags=flags, **values_by_name)
-            # an interrupted test ends before the answer of the compensator
+            # an interrupted test ends before the compensator processes the last Measurement
             if sample < last or last == self._scenario.samples:
                 yield "state", (sample, shown[sample].tolist())
             if sample == last:

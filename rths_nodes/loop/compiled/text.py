@@ -28,7 +28,7 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_RESTING, FLAG_SATURATED, 
 
 
 class Kind(NamedTuple):
-    """Properties that determine the text. ``dofs`` is the number of degrees of freedom in a Target."""
+    """Properties of a loop that determine its text. ``dofs`` is the number of degrees of freedom in a Target."""
 
     axes: int
     dofs: int
@@ -40,15 +40,15 @@ class Kind(NamedTuple):
     lead: int
     """Number of forces from which the force lead extrapolates, or 0 without a lead."""
     in_time: bool
-    """True if the velocity of the integrator lags and must be corrected."""
+    """True if the integrator's velocity lags its displacement and must be corrected."""
     ratio: bool
     ramp: str
     still: bool
-    """True if a ramp on arrays returns one number as the acceleration of all degrees of freedom."""
+    """True if a ramp on arrays returns the same acceleration for all degrees of freedom, as one number."""
     setup_on_arrays: bool
     coupled_law: bool
     shown: tuple[int, ...]
-    """Number of values that each reporting function returns for one law."""
+    """Number of values per law that each reporting function returns."""
     renewed: bool
     together: bool
     beside: bool
@@ -98,8 +98,8 @@ def width(columns: Mapping[str, slice]) -> int:
 
 
 APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
-"""Kinds of ramp. ``APART``: one state for each degree of freedom. ``TOGETHER``: one state of arrays.
-``HANDED_ON``: no state."""
+"""Kinds of ramp. ``APART``: one state for each degree of freedom. ``TOGETHER``: one common state, with arrays.
+``HANDED_ON``: no state, because Targets are used directly."""
 FEW = 8
 """Largest number of degrees of freedom, or of a lead's force samples, for which the text has separate terms."""
 QUANTITIES = ("x", "v", "a", "exact", "r")

@@ -77,7 +77,7 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
 
 
 def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) -> None:
-    """Check the ``result`` of ``near_connect``. A negative result is a negative errno of ``near_open``.
+    """Check the ``result`` of ``near_connect``. A negative result is the negated errno of ``near_open``.
 
     Raises ConfigError if no session was opened or the rig does not match ``port``, and KeyboardInterrupt after a
     stop request.
@@ -109,7 +109,7 @@ def numbers(port: UdpPort, report: Report) -> dict[str, float]:
 
 
 def stopped(port: UdpPort, params: UdpPort.Params, report: Report) -> str:
-    """Return the reason why the rig cannot continue, worded as by ``port.interlock``, or an empty string."""
+    """Return the reason why the rig cannot continue, with the text of ``port.interlock``, or an empty string."""
     patience = params.longest_wait if report.lockstep else params.silence
     reasons = (
         session.interlocked("udp"),

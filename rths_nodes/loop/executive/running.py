@@ -59,7 +59,7 @@ OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE, AT_START, LATE = range(1, 1
 """Stop words (causes of a stop), as in executive.c."""
 READY, ENDED = 1, 3  # states of the program
 SILENCE_S = 1.0
-"""Time without a sign of life from this process after which the program brakes, s."""
+"""Time after which the program brakes if this process has not incremented ``alive``, s."""
 RING_S = 4.0
 """Capacity of the ring of rows in a test in real time, s."""
 SPIN_S = 6e-5  # busy waiting before a tick, s
@@ -115,7 +115,7 @@ class ExecutiveLoop:
     """Runs the scenario of ``loop`` in a native process, in real time if ``paced`` is true.
 
     A node monitors the test if ``nodes`` is true. In lockstep, the program is at most ``ahead`` samples ahead of
-    the nodes. ``bare`` replaces the loop by empty ticks. Raises ConfigError if this is impossible.
+    the nodes. ``bare`` replaces the loop by empty ticks. Raises ConfigError if the scenario has no native loop.
     """
 
     engine = EXECUTIVE
@@ -136,7 +136,7 @@ class ExecutiveLoop:
             raise ConfigError(f"engine = {EXECUTIVE!r}: {error}. Use engine python") from error
         self.notes, self.library = self._program.notes, self._program.digest
         self.program = f"{self._key[:16]}-{self.library[:16]}"
-        """Identity of the program: hash of source text, compiler, processor and flags, then hash of the binary."""
+        """Identity of the program: hash of source text, compiler, processor and flags, and hash of the binary."""
         self.stops_at = b""
         """Name of the socket on which the program receives stop requests from other processes, or empty."""
         self._breach = self._frozen = ""  # why the monitor requested a trip; why the program was killed
@@ -251,7 +251,7 @@ class ExecutiveLoop:
             self.reasons[OPERATOR], self._control.word = reason, OPERATOR
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a trip: at ``sample`` in lockstep, otherwise immediately. The earliest sample applies."""
+        """Request a trip: at ``sample`` in lockstep, otherwise immediately. The earliest request prevails."""
         at = 0 if self._paced else sample
         if at < self._control.trip_at and not self._control.stopped_at:
             self._breach = self.reasons[TRIP] = reason
@@ -474,17 +474,17 @@ def remote_parts(assembly: Assembly) -> Parts | str:
 
 
 class Control(ctypes.Structure):
-    """Control block. ``executive.c`` explains each word."""
+    """Control block in shared memory. ``executive.c`` documents each word."""
 
     _fields_ = tuple((name, ctypes.c_int64) for name in FIELDS)
 
 
 Links = tuple[list[tuple[int, int]], list[tuple[int, object]], list[tuple[int, int, int]]]
-"""Assignments of results to arguments of the next call: changing numbers, constant numbers, arrays."""
+"""Positions of results and of the arguments that they become in the next call: numbers, constants, arrays."""
 
 
 def links_of(states: Value, new: Value, arrays: Sequence[Table]) -> Links:
-    """Return the links from the ``new`` states to the arguments ``states``, for a call with ``arrays``."""
+    """Return the links from the resulting states ``new`` to the arguments ``states`` of a call with ``arrays``."""
     links: Links = [], [], []
     copies, fixed, moves = links
     for old, now in zip(leaves(states), leaves(new), strict=True):
@@ -496,7 +496,7 @@ def links_of(states: Value, new: Value, arrays: Sequence[Table]) -> Links:
         elif isinstance(now, Arr) and position_of(now) != position_of(old):
             moves.append((position_of(now), position_of(old), words_of(arrays[position_of(now)])))
     if {move[0] for move in moves} & {move[1] for move in moves}:
-        raise Untranslatable("two arrays of the state are exchanged")
+        raise Untranslatable("the loop swaps two arrays of its state")
     return links
 
 
@@ -505,7 +505,7 @@ def words_of(array: Table) -> int:
 
 
 class Memory:
-    """Shared memory. The program inherits its ``descriptor``. It is freed when the last process using it exits."""
+    """Shared memory, freed when the last process that uses it exits. The program inherits its ``descriptor``."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, bytes]] = []
@@ -513,14 +513,14 @@ class Memory:
         self.descriptor = -1
 
     def add(self, content: bytes, length: int = 0) -> int:
-        """Reserve memory for ``content``, at least ``length`` words. Return the offset."""
+        """Reserve memory for ``content``, and at least ``length`` words. Return the offset."""
         offset = self._words
         self._parts.append((offset, content))
         self._words += max(-(-len(content) // WORD), length)
         return offset
 
     def add_array(self, array: Table) -> int:
-        """Add an array in its memory order. Return the offset. Raises Untranslatable if it is not contiguous."""
+        """Add a contiguous array in its memory order and return the offset, or raise Untranslatable."""
         if not (array.flags.c_contiguous or array.flags.f_contiguous):
             raise Untranslatable("an array of the loop is not contiguous")
         return self.add(array.tobytes("A"), words_of(array))

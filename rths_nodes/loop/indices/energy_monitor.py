@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hybrid simulation energy monitor (HSEM): energy of the tracking error, divided by the input energy."""
+"""Hybrid simulation energy monitor (HSEM): ratio of the energy of the tracking error to the input energy."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ FEW = 4
 
 
 class State(NamedTuple):
-    """Input energy (J), and lists by degree of freedom, which are updated in place.
+    """Input ``energy`` (J), and lists with one value per degree of freedom, which are updated in place.
 
-    ``before`` is the displacement (m) of the last Target, ``earlier`` the displacement of the Target before it,
-    and ``force`` the last external force (N). ``highest`` and ``lowest`` are the extreme displacements (m).
+    ``before`` and ``earlier`` are the displacements (m) of the last and the second-to-last Target. ``force`` is
+    the last external force (N). ``highest`` and ``lowest`` are the extreme displacements (m).
     """
 
     energy: float
@@ -79,10 +79,10 @@ class EnergyMonitor:
     """Computes HSEM (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11), and the extreme displacements.
 
     HSEM is the work of the measured force along the displacement error (measured minus target), divided by the
-    input energy. Both are integrated by trapezoids. HSEM is positive if the actuator lags and adds energy. The
-    running form adds ``reference`` (J), e.g. the strain energy at first yield, to the denominator, because the
-    input energy is near zero at first. Targets are queued until results are requested,
-    because processing them together takes a tenth of the time.
+    input energy. The trapezoidal rule integrates both. HSEM is positive if the actuator lags and adds energy. The
+    input energy is near zero at first, so the running form adds ``reference`` (J) to the denominator, e.g. the
+    strain energy at first yield. Targets are queued until results are requested, because processing them together
+    takes a tenth of the time.
     """
 
     def __init__(self, n_dof: int, reference: float) -> None:
@@ -94,7 +94,7 @@ class EnergyMonitor:
         self._displacement, self._external, self._told = array("d"), array("d"), array("d")
 
     def target(self, target: Target, after: int) -> None:
-        """Queue Target i, which applies to samples later than ``after``.
+        """Queue Target i, which applies to samples after number ``after``.
 
         The Target contains the external force of step i - 1, or the input energy up to that step. Work during a
         soft start is not included.
@@ -133,7 +133,7 @@ class EnergyMonitor:
         energies = []
         for x, f, energy in zip(displacement.tolist(), external.tolist(), elastic.ravel().tolist(), strict=True):
             self._state, counted = step((), self._state, x, f)
-            if energy == energy:  # the Target contains the energy if it omits degrees of freedom
+            if energy == energy:  # a Target that omits degrees of freedom contains the energy
                 counted, self._state = energy, State(energy, *self._state[1:])
             energies.append(counted)
         return np.array(energies)

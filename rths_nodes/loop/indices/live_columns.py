@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves of a test for displays, as columns of 10 ms with the first, lowest, highest and last value."""
+"""Curves of a test for displays. A column covers 10 ms and has the first, lowest, highest and last value."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def curve_units(axes: Mapping[str, Limits]) -> list[str]:
 
 
 def curve_limits(axes: Mapping[str, Limits]) -> Iterator[tuple[str, str, float]]:
-    """Yield (curve, limit, bound) for each limit on values of a curve. Limits on rates and levels are omitted."""
+    """Yield (curve, limit, bound) for each limit on the values of a curve, without limits on rates and levels."""
     for name, limits in axes.items():
         yield f"{name}/measured", "stroke", limits.stroke
         yield f"{name}/force", "force", limits.force
@@ -50,7 +50,7 @@ def per_column(servo_rate: float) -> int:
 
 
 class LiveColumns:
-    """Collects samples, from sample 0 on, as columns of curves. Missing samples are NaN."""
+    """Collects the samples of a test, from sample 0 on, in columns of curves. Missing samples are NaN."""
 
     def __init__(self, n_axes: int, servo_rate: float) -> None:
         self.samples_per_column = per_column(servo_rate)
@@ -71,7 +71,7 @@ class LiveColumns:
         aimed: Sequence[float],
         indicator: Sequence[float],
     ) -> None:
-        """Add a sample. ``aimed`` is the measured force of a force axis, else the displacement; NaN if unknown."""
+        """Add a sample. ``aimed`` is the measured force or displacement that each axis controls, or NaN."""
         while self._next < sample:
             self._append(self._nothing * len(OF_AXIS))
             self._next += 1
@@ -84,7 +84,7 @@ class LiveColumns:
         return [row[start : start + n] for start in range(0, self._width, n)]
 
     def take(self, rest: bool = False) -> tuple[int, Array]:
-        """Return first sample and new columns ``(columns, curves, 4)``. ``rest`` includes an incomplete column."""
+        """Return the first new sample and new columns ``(columns, curves, 4)``, with a partial one if ``rest``."""
         per, first = self.samples_per_column, self._first
         rows = np.array(self._rows).reshape(-1, self._width)
         complete = len(rows) if rest else len(rows) // per * per
@@ -98,8 +98,7 @@ class LiveColumns:
 def columns_of(rows: Array, per: int) -> Array:
     """Return columns ``(columns, curves, 4)`` of ``per`` rows each from ``rows`` ``(n, curves)``.
 
-    Each column has the first, lowest, highest and last value, without NaN. The last column may cover fewer
-    rows.
+    Each column has the first, lowest, highest and last value other than NaN. The last may cover fewer rows.
     """
     padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
     samples = padded.reshape(-1, per, rows.shape[1])
@@ -117,11 +116,11 @@ def columns_of(rows: Array, per: int) -> Array:
 LONGEST_S, MOST = 60.0, 20
 """``LONGEST_S``: longest duration of a stored motion, s. ``MOST``: maximum number of stored motions."""
 Drawn = tuple[int, int, int, Array]
-"""Number of a motion (from 1), samples per column, first sample, and columns ``(columns, curves, 4)``."""
+"""Curves of a motion: its number (from 1), samples per column, first sample, columns ``(columns, curves, 4)``."""
 
 
 class MotionCurves:
-    """Collects curves of successive motions. Thread-safe. ``loaded`` is true for each force axis."""
+    """Collects curves of successive motions. Thread-safe. ``loaded`` marks the force axes with True."""
 
     def __init__(self, loaded: Sequence[bool], servo_rate: float) -> None:
         self._loaded, self._rate = list(loaded), servo_rate
@@ -152,7 +151,7 @@ class MotionCurves:
             self._next = number + 1
 
     def take(self) -> list[Drawn]:
-        """Return the new columns of all motions. A motion without new samples since the last call has ended."""
+        """Return the new columns of all motions. A motion ends if it has no new samples since the last call."""
         drawn = []
         with self._lock:
             ended, self._seen = self._seen == self._next, self._next

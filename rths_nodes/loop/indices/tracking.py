@@ -6,8 +6,8 @@ measured force. A prime denotes the previous sample:
 
     Eq. (15)          sums of (c - m)^2 and c^2, m^2
     Eqs. (8) to (9b)  TI = (A - TA) / 2, m^2. A increases by (c + c') (m - m') / 2, TA by (m + m') (c - c') / 2
-    Fig. 11           W, in J, increases by (f + f') / 2 ((m - m') - (c - c')), times the ratio of the energies of
-                      structure and specimen
+    Fig. 11           W, in J, increases by (f + f') / 2 ((m - m') - (c - c')), times the ratio of structure energy
+                      to specimen energy
 
 Maxima and sums remain NaN after a NaN. The largest values are stored as squares, because the root of a square is
 exactly the absolute value. A test computes the indices sample by sample in plain floats, so results do not
@@ -40,7 +40,7 @@ BATCH = 8
 FAST = 256
 """The transform length of a chunk is a multiple of this number."""
 SMOOTH = 2310**40
-"""Multiple of every transform length in use whose prime factors are at most 11."""
+"""Number that is divisible by every transform length in use that has no prime factor above 11."""
 ROUNDING = 1e-12
 """Ratio of variance to mean square below which the variance is rounding error."""
 MOST = 10.0
@@ -54,11 +54,11 @@ def frequency_evaluation(target: Array, measured: Array, dt: float) -> tuple[Arr
         FEI = sum_j (Y_j / X_j) |X_j|^2 / sum_j |X_j|^2,    f_eq = sum_j f_j |X_j|^2 / sum_j |X_j|^2
         A = |FEI|,    d = -arg(FEI) / (2 pi f_eq)
 
-    The results are the amplitude ratio A, the delay d (s, positive if late) and the equivalent frequency f_eq
-    (Hz), each ``(n_axes,)``. X and Y are the one-sided spectra of target and measurement at the frequencies f.
-    Means are removed, because an offset is neither amplitude nor delay. The histories are cut to a
-    :func:`fast_length`. The results are NaN if the target does not move. A is slightly below the gain (0.4 % for
-    10 ms on 0.1 to 5 Hz) if the delay is constant over a wide band.
+    The results are the amplitude ratio A, the delay d (s) and the equivalent frequency f_eq (Hz), each
+    ``(n_axes,)``. They are NaN if the target does not move. d is positive if the measurement is late. X and Y are
+    the one-sided spectra of target and measurement at the frequencies f, without means. Histories are cut to a
+    :func:`fast_length`. If the delay is constant over a wide band, A is slightly below the gain (0.4 % for 10 ms
+    on 0.1 to 5 Hz).
     """
     length = fast_length(len(target), -1)
     x, y = (np.fft.rfft(values[:length].T)[:, 1:] for values in (target, measured))
@@ -124,7 +124,7 @@ def step(
 
 
 class Tracking:
-    """Computes the tracking indices of the axes: control error, tracking indicator, delay, energy of the error.
+    """Computes the tracking indices of all axes: control error, tracking indicator, delay and energy error.
 
     J3 is the largest error relative to the largest target, and J2 the relative rms error (Wang et al., TADC). The
     tracking indicator (m^2) is derived from the synchronisation plot (Mercan 2007), and rises if the actuator
@@ -155,7 +155,7 @@ class Tracking:
         self.start(*([0.0] * n_axes for _ in range(3)))
 
     def start(self, target: list[float], measured: list[float], force: list[float]) -> None:
-        """Reset all indices. The motion begins at the given positions (m) and forces (N), ``(n_axes,)``."""
+        """Reset all indices. The motion begins at the arguments ``(n_axes,)``: positions (m) and forces (N)."""
         self._states = [State(*anew(*row)) for row in zip(target, measured, force, strict=True)]
         self.energy_error = 0.0
         """Sum of W over the axes, J. It is positive if the actuator lags."""
@@ -190,7 +190,7 @@ class Tracking:
             self._judge(measured, force, total)
 
     def resume(self, sample: int, states: Sequence[State], target: Array, measured: Array) -> None:
-        """Continue after ``sample`` with ``states`` and the new targets and measurements ``(n, n_axes)`` m."""
+        """Continue after ``sample`` with ``states``. The last n samples are ``target`` and ``measured`` (m)."""
         self._take(sample, states)
         self._follow(target, measured)
 
@@ -215,7 +215,7 @@ class Tracking:
 
     @np.errstate(invalid="ignore", over="ignore")
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Advance all indices. Return indicators ``(n, n_axes)`` m^2 and energy error ``(n,)`` J by sample."""
+        """Advance all indices. Return the indicators ``(n, n_axes)`` m^2 and energy errors ``(n,)`` J."""
         before, energy = self.indicator, self.energy_error
         indicators, works = self.count(target, measured, force)
         self._follow(target, measured)
@@ -223,10 +223,10 @@ class Tracking:
 
     @np.errstate(invalid="ignore", over="ignore")
     def count(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Advance all indices except the delays by samples ``(n, n_axes)`` m and N.
+        """Advance all indices except the delays by n samples ``(n, n_axes)``, in m and N.
 
-        Return the changes of indicators ``(n, n_axes)`` and energy error ``(n,)`` at each sample. :meth:`step`
-        rounds differently.
+        Return the changes of indicators ``(n, n_axes)`` m^2 and energy error ``(n,)`` J at each sample. Rounding
+        differs from :meth:`step`.
         """
         states, indicators, works = [], np.empty(target.shape), np.zeros(len(target))
         for n, (weight,) in self._constants:
@@ -306,7 +306,7 @@ def ratio(a: float, b: float, most: float) -> float:
 
 
 class Sums(NamedTuple):
-    """Sums of ``samples`` measurements and targets (m), sums of their squares (m^2), and their cross-spectrum."""
+    """Sums over ``samples`` measurements and targets (m), of their squares (m^2), and their cross-spectrum."""
 
     samples: int
     measured: float
@@ -326,8 +326,8 @@ class Sums(NamedTuple):
     def peak(self, first: Array, last: Array) -> float:
         """Return the index of the largest Pearson coefficient, refined by a parabola, or NaN without a peak.
 
-        Index 0 is the largest lag. ``first`` and ``last`` are the first and the last targets of the test (m), one
-        fewer than the lags.
+        Index 0 is the largest lag. For n lags, ``first`` contains the first n - 1 targets of the test (m), and
+        ``last`` the last n - 1 targets.
         """
         n, before, after = self.samples, np.square(first), np.square(last)
         targets = np.cumsum(np.append(self.target, last - first))
@@ -352,10 +352,10 @@ class Delay:
 
     The delay is J1 of Wang et al. (TADC), in samples, and positive if the measured displacement is late. Lags up
     to ``longest`` samples of either sign are tried. Pearson's coefficient uses the same samples of the measurement
-    at each lag, so neither drift nor the ends of the record shift the peak. If the
-    correlation still rises at the longest lag, there is no peak and the delay is NaN.
+    at each lag, so neither drift nor the ends of the record shift the peak. If the correlation still rises at the
+    longest lag, there is no peak and the delay is NaN.
 
-    ``BATCH`` complete chunks are processed together or, if ``spread``, each chunk in two calls of :meth:`work`.
+    ``BATCH`` chunks are processed together. If ``spread`` is true, two calls of :meth:`work` process each chunk.
     """
 
     def __init__(self, longest: int, spread: bool = False) -> None:
@@ -368,8 +368,8 @@ class Delay:
         self._start: tuple[float, float] | None = None
         self._first: Array | None = None
         self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
-        """``_count``: number of stored samples. ``_full``: number at which they are processed, smaller for the
-        first chunk."""
+        """``_count``: number of stored samples. ``_full``: number of stored samples at which they are processed.
+        The first chunk has a smaller ``_full``."""
         self._chunks: _Chunks | None = None
 
     @np.errstate(invalid="ignore")
@@ -390,7 +390,7 @@ class Delay:
         self.kept = []
 
     def again(self, measured: Array) -> Delay:
-        """Return the Delay of ``measured`` ``(n,)`` m for the same targets, which :meth:`keep` has stored."""
+        """Return the Delay of other measurements ``(n,)`` m, for the targets stored since :meth:`keep`."""
         other, first = copy(self), float(measured[0])
         other._sums, other._total, end = self._none, None, self.longest
         for chunks in self.kept or ():
@@ -414,7 +414,7 @@ class Delay:
             self._sums, self._chunks = reduce(Sums.plus, sums, self._sums), None
 
     def samples(self) -> float:
-        """Return the delay in samples, or NaN without motion, without a peak, or if the test is too short."""
+        """Return the delay in samples. It is NaN without motion, without a peak, or if the test is too short."""
         total = self.total()
         if total is None:
             return math.nan
@@ -519,7 +519,7 @@ def delay_samples(target: Array, measured: Array, longest: int) -> Array:
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
-    """Return notes about NaN in the indices of moving ``axes``. ``longest`` is the largest possible delay, s."""
+    """Return explanations of NaN indices of moving ``axes``. ``longest`` (s) is the largest delay searched for."""
     still = [
         f"{name}: the error relative to the target is undefined, because the target has hardly moved"
         for name, row in axes.items()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenario of a test: schema, files, overrides and assembly."""
+"""Scenario of a test: schema, files, overrides, and assembly of the components."""

@@ -38,13 +38,13 @@ from rths_nodes.numerical.structures.restoring_forces import is_linear
 MOST = 4 << 30
 """Largest memory that a test may use, bytes."""
 PER_SAMPLE = 3
-"""Number of values stored per sample: measured durations and their evaluation."""
+"""Number of values stored per sample, for measured durations and their statistics."""
 PER_STEP = 8
-"""Number of values stored per step: time, ground motion and intermediate results."""
+"""Number of values stored per step, for time, ground motion and intermediate results."""
 PER_DEGREE = 2
-"""Number of values stored per step and degree of freedom: external force and its copy."""
+"""Number of values stored per step and degree of freedom, for the external force and a copy of it."""
 PER_REMEMBERED = 8
-"""Memory for each sample that a component remembers, in units of 8 bytes."""
+"""Number of values (8 bytes each) stored per sample that a component remembers."""
 NUMBER = 8
 FEW = 8
 """Largest number of degrees of freedom for which the external force is computed by columns, for speed."""
@@ -54,7 +54,7 @@ def check_memory(scenario: Scenario, n_dof: int) -> None:
     remembered = scenario.servo_rate * sum(span for _, part in walk(scenario) for span in part.spans().values())
     per_step = PER_STEP + PER_DEGREE * n_dof
     numbers = PER_SAMPLE * scenario.samples + per_step * scenario.steps + PER_REMEMBERED * round(remembered)
-    _refuse_beyond(scenario, NUMBER * numbers, "excitation, time measurements and components")
+    _refuse_beyond(scenario, NUMBER * numbers, "excitation, measured times and components")
 
 
 def check_histories(scenario: Scenario, per_sample: int, per_step: int) -> None:
@@ -64,8 +64,8 @@ def check_histories(scenario: Scenario, per_sample: int, per_step: int) -> None:
 def _refuse_beyond(scenario: Scenario, needed: int, noun: str) -> None:
     if needed > MOST:
         raise ConfigError(
-            f"duration * servo_rate = {scenario.samples} samples ({scenario.steps} steps): the memory for {noun} "
-            f"is {size_of(needed)}, but must be <= {size_of(MOST)}"
+            f"duration * servo_rate = {scenario.samples} samples ({scenario.steps} steps): {noun} would need "
+            f"{size_of(needed)} of memory, which must be <= {size_of(MOST)}"
         )
 
 
@@ -85,7 +85,7 @@ class Names:
     auxiliary: tuple[str, ...]
     inputs: tuple[str, ...]
     updating: tuple[str, ...] = ()
-    """Recorded quantities of the updated model of the specimen, with units."""
+    """Recorded quantities of model updating, with units."""
 
     def codec(self, scenario: Scenario, run: RunMark | None = None) -> Codec:
         sizes = (len(self.observed), len(self.axes), len(self.state), len(self.auxiliary), len(self.inputs))
@@ -120,7 +120,7 @@ class Assembly:
         self._loaded = True
 
     def twin(self, loaded: bool = True) -> Assembly:
-        """Return an assembly of independent instances. Its ground acceleration is zero unless ``loaded``.
+        """Return an assembly with new instances. Its ground acceleration is zero unless ``loaded`` is true.
 
         Names, ground motion and a linear structure are immutable and shared. Raises ConfigError for a component
         with ``external = True`` (a socket, a process, a rig), which exists only once.
@@ -136,8 +136,8 @@ class Assembly:
         cls = registry.class_of(family, params)
         if self._first is not None and cls.external:
             raise ConfigError(
-                f"{family}.type = {type_of(params)!r}: this component is outside the process and exists only "
-                "once, so no second instance can be built"
+                f"{family}.type = {type_of(params)!r}: no second instance can be built, because this component "
+                "is outside the process and exists only once"
             )
         if self._first is None:
             self.scenario.check_fit(family, self._parts)
@@ -162,7 +162,7 @@ class Assembly:
             return full
         if full is None or not self.scenario.interface:
             raise ConfigError(
-                "reduction: requires a structure, and the names of the degrees of freedom under test in interface"
+                "reduction: requires a structure, and an interface with the names of the tested degrees of freedom"
             )
         if self._first is not None:
             return self._first.structure
@@ -226,13 +226,13 @@ class Assembly:
 
     @property
     def late_velocity(self) -> bool:
-        """True if the integrator's velocity lags its displacement. The integrator is not built for this."""
+        """True if the integrator's velocity lags its displacement. Does not build the integrator."""
         late: bool = registry.class_of("integrator", self.scenario.integrator).late_velocity
         return late
 
     @cached_property
     def reference_energy(self) -> float:
-        """Energy that the running energy monitor adds to the input energy, J."""
+        """Energy that the running energy monitor adds to the input energy in its denominator, J."""
         stated = self.scenario.monitor.reference_energy
         if stated is not None:
             return stated
@@ -282,7 +282,7 @@ class Assembly:
 
     @property
     def _channels(self) -> tuple[str, ...]:
-        """Auxiliary channels. An acceleration has the number of the degree of freedom that its axis moves."""
+        """Names of auxiliary channels. Accelerations are numbered by the degree of freedom that the axis moves."""
         axes = transformation(self)[0].tolist()
         n = len(self._model)
         of_units = {tuple(unit): name for unit, name in zip(np.eye(n).tolist(), accelerations(n), strict=True)}
@@ -304,7 +304,7 @@ class Assembly:
             scenario.check_fit("axes", self._parts)
         name = type(params).type_name
         built_in = name in registry.built_in("port")
-        # a simulator replaces the rig of the file; the simulator uses SI units and axis coordinates
+        # a simulator replaces the rig of the rig file, and uses SI units and axis coordinates
         real = scenario.rig_file is not None and not params.builds_axes
         axes = in_order_of_rig(scenario.axes) if real else scenario.axes
         built: Port = self._build("port", params, axes, scenario.dt, scenario.seed, rig)
@@ -341,7 +341,7 @@ class Assembly:
             return Observation(n_axes)
         if full is None:
             raise ConfigError(
-                "interface: must be left out if there is no structure, because the axes themselves move"
+                "interface: must be left out if there is no structure, because the axes are the degrees of freedom"
             )
         names = full.names
         if not scenario.interface:
@@ -379,7 +379,7 @@ class Assembly:
 
 
 def transformation(assembly: Assembly) -> tuple[Array, Array]:
-    """Return the setup's matrices for small motions ``(n_axes, n_dof)`` and for forces ``(n_dof, n_axes)``."""
+    """Return the setup's matrices at rest: for motions ``(n_axes, n_dof)`` and for forces ``(n_dof, n_axes)``."""
     setup, seen = assembly.setup, assembly.observation
     nothing = np.zeros(seen.n_interface)
     moved = (seen.interface(unit) for unit in np.eye(len(assembly._model)))
@@ -400,6 +400,6 @@ def places(key: str, names: tuple[str, ...], structure: Structure) -> list[int]:
 def _refuse_too_many(observed: int, most: int) -> None:
     if observed > most:
         raise ConfigError(
-            f"interface, observed: the number of degrees of freedom is {observed}, but must be <= {most}, the "
-            "largest number in a Target"
+            f"interface, observed: name {observed} degrees of freedom, but must name <= {most}, because a Target "
+            "cannot contain more"
         )

@@ -2,7 +2,7 @@
 """Scenario files, rig files, compensator settings, and changes to a scenario: overrides and named cases.
 
 A file is selected by the name of a shipped file or by path. Overrides (``--set``) and cases modify the data of a
-scenario, which may contain built parts. Only changed parts are checked again.
+scenario. These data may contain parts that have already been built; only changed parts are checked again.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Source: TypeAlias = str | os.PathLike[str] | Mapping[str, object] | Scenario
 Pairs: TypeAlias = Iterable[tuple[list[str], object]]
 """Pairs of keys and value, such as ``(["structure", "mass"], 5e5)``."""
 Stage: TypeAlias = tuple[str, Callable[[Data], Data]]
-"""A path, and a function that changes the data. An error in the function is reported with the path."""
+"""Path for error messages, and function that changes the data of a scenario."""
 
 Override: TypeAlias = str | Mapping[str, object]
-"""A string ``section.key=value``, or a mapping ``{"section.key": value}``."""
+"""Change of a scenario: a string ``section.key=value``, or a mapping ``{"section.key": value}``."""
 Overrides: TypeAlias = Override | Iterable[Override]
 
 FILE = ["ground_motion", "file"]
@@ -77,8 +77,8 @@ def load(
 ) -> Scenario:
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
-    ``rig`` selects a rig file. Overrides are applied last. On a rig, overrides cannot widen limits of axes, and
-    neither can a case of a scenario that is already on a rig. On a real rig they also cannot weaken levels,
+    ``rig`` selects a rig file. Overrides are applied last. On a rig, they cannot widen limits of axes, and neither
+    can a case of a scenario that already has a rig. On a real rig, they also cannot weaken levels,
     ``bridge.max_bridge`` or bounds of ``monitor``. Raises ConfigError if the scenario is invalid.
     """
     on = load_rig(rig) if rig else None
@@ -95,7 +95,7 @@ def load(
     changes = _setting(overrides)
     if case and on is not None:
         stages += [*in_case(case), *_on(on)]
-    elif case:  # a case of a scenario that is on a rig cannot widen limits either
+    elif case:  # if the scenario already has a rig, its case cannot widen limits
         changes = [*in_case(case), *changes]
     before: Data = {}
 
@@ -109,9 +109,9 @@ def load(
     refuse_wider(before, opened(loaded), loaded.moved_axes)
     if before and loaded.rig_file is not None and not simulation(loaded):
         stated: Scenario | RigFile = built(before, []) if on is None else on
-        levels = stated.levels or type(loaded.levels)()  # the built-in levels
+        levels = stated.levels or type(loaded.levels)()  # default: the built-in levels
         if on is not None and on.levels is not None:
-            levels = before["levels"]  # these have the axis names of the scenario
+            levels = before["levels"]  # the rig's levels, with the axis names of the scenario
         judgement.refuse_weaker(loaded, stated, levels, opened(before.get("monitor")).get("reference_energy"))
     judgement.refuse(loaded)
     return loaded
@@ -133,7 +133,7 @@ def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
         raise ConfigError(f"{path}: must be a mapping from names of compensators to their settings")
     settings = {str(name): {"type": str(name)} | dict(entry) for name, entry in data.items()}
     for entry in settings.values():
-        with suppress(ConfigError):  # the build refuses an unknown type and names its path
+        with suppress(ConfigError):  # an unknown type is refused later, with its path
             inputs.make_absolute(registry.load("compensator", entry["type"]).Params, entry, path.parent)
     return settings
 
@@ -169,8 +169,8 @@ def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
 def with_copied_files(scenario: Scenario, folder: Path, columns_only: bool = False) -> Scenario:
     """Copy the files of a scenario to ``inputs/<hash>`` in ``folder``. Return the scenario with the new paths.
 
-    ``columns_only`` copies only column files that have no copy in a parent folder. Raises ConfigError if a file
-    cannot be read or copied, or if an earlier copy has changed.
+    If ``columns_only`` is true, only column files without a copy in a parent folder are copied. Raises ConfigError
+    if a file cannot be read or copied, or if an earlier copy has changed.
     """
     data, destination = scenario.data(), folder.absolute() / inputs.FOLDER
     around = [parent / inputs.FOLDER for parent in destination.parents[:3]]
@@ -201,10 +201,10 @@ def _data(source: str, origin: str, folder: Path, cls: type) -> Data:
 
 
 def override(scenario: Scenario, overrides: Overrides) -> Scenario:
-    """Return the scenario with ``overrides``. Their order matters only if a key occurs more than once.
+    """Return the scenario with ``overrides``, whose order matters only if a key occurs more than once.
 
-    ``section.type=X`` replaces a section of another type by the defaults of X. ``ground_motion.file=PATH`` removes
-    the present record with its settings and resets the scale to 1. Paths are relative to the working directory.
+    ``section.type=X`` replaces a section of another type by the defaults of X. ``ground_motion.file=PATH`` selects
+    a record and resets all other settings of the section. Paths are relative to the working directory.
     Raises ConfigError if the resulting scenario is invalid.
     """
     stages = _setting(overrides)
@@ -222,7 +222,7 @@ def with_case(scenario: Scenario, name: str) -> Scenario:
 
 
 def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
-    """Return value and declaration of ``key`` (None for keys of mappings). Raises ConfigError for unknown keys."""
+    """Return the value of ``key`` and its declaration (None in a mapping). Raises ConfigError if it is unknown."""
     value: Any = scenario
     spec: Spec | None = None
     for name in key.split("."):
@@ -235,7 +235,7 @@ def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | No
 
 
 def parts_of(scenario: Scenario) -> Data:
-    """Return the scenario's data with built parts, or plain data if a recorded part cannot be built here."""
+    """Return the scenario's data: built parts, or plain data if a recorded part cannot be built here."""
     parts = opened(scenario)
     axes = (part for axis in scenario.axes.values() for part in (axis.actuator, axis.specimen))
     recorded = any(type_of(part) and part.cannot_be_built for part in (*parts.values(), *axes))
@@ -243,7 +243,7 @@ def parts_of(scenario: Scenario) -> Data:
 
 
 def built(data: Data, stages: Sequence[Stage]) -> Scenario:
-    """Build the scenario from ``data`` after all ``stages``. Raises the ConfigError of the first failed stage."""
+    """Apply all ``stages`` to ``data`` and build the scenario. Raises ConfigError of the first failed stage."""
     try:
         return validation.from_data(
             Scenario, functools.reduce(lambda before, stage: stage[1](before), stages, data)
@@ -293,7 +293,7 @@ def _absolute(data: Data, changes: Data, folder: Path) -> Data:
     try:
         there = _with(data, pairs_of(copy.deepcopy(changes)), folder)
         return {key: functools.reduce(operator.getitem, key.split("."), there) for key in changes}
-    except (ConfigError, KeyError):  # an invalid case is refused, with its path, when it is used
+    except (ConfigError, KeyError):  # an invalid case is refused only when it is used, with its path
         return changes
 
 
@@ -353,12 +353,10 @@ def _inside(data: Data, spec: Spec, key: str, path: str, full_path: str) -> tupl
     if key not in data:
         if key not in specs and "type" not in data:
             raise unknown(path, "section", key, specs or data)
-        # the build refuses keys that are unknown to the type
+        # keys that are unknown to the type are refused later, when the part is built
         data[key] = specs[key].left_out if key in specs else {}
     if not is_section(there := data[key]):
-        raise ConfigError(
-            f"{path} = {show(to_data(there))}: this value is not a section, so {full_path} cannot be set"
-        )
+        raise ConfigError(f"{path} = {show(to_data(there))}: is not a section, so {full_path} cannot be set")
     data[key] = opened(there)
     return data[key], specs.get(key, Spec("mapping", "", None))
 

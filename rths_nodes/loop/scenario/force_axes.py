@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force axes: target during the test, required keys and excluded combinations.
+"""Force axes: force target during the test, required keys and invalid combinations.
 
 After a period at constant position, the target follows a value or a table. tau is the time since the change of
 mode, and F_0 is the force measured at this change:
 
     value    F_0 + (value - F_0) s(tau / ramp_time),     s(x) = x^3 (10 - 15 x + 6 x^2), 1 from x = 1 on
-    table    linear between its rows; first row from tau = 0 on, last row to the end
+    table    linear between rows; constant before the first row and after the last row
 
-A vertical load V requires the axial force V / cos b of an actuator inclined by b (``mechanics/axial_load.py``). In
-both cases, the rate of the target is limited to ``SHARE`` of the force rate limit, also between F_0 and the first
-row of a table.
+A vertical load V requires the axial force V / cos b of an actuator inclined by b (``mechanics/axial_load.py``).
+The rate of the target is limited to ``SHARE`` of the force rate limit, also from F_0 to the first row of a table.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ STEEPEST = 1.875
 
 @params
 class Load:
-    """Force target of an axis. Its sign is the sign of the measured forces of this axis."""
+    """Force target of an axis, with the sign convention of its measured force."""
 
     value: float | None = number(
         "target force, in the scale of the structure; must be left out if table is set",
@@ -51,11 +50,11 @@ class Load:
         at_most=1e9,
     )
     ramp_time: float | None = number(
-        "time in which the force rises to value", "s", None, more_than=0.0, at_most=3600.0
+        "time in which the force changes to value", "s", None, more_than=0.0, at_most=3600.0
     )
     table: tuple[tuple[float, ...], ...] | None = matrix(
-        "rows of two numbers: time since the change of mode (s), and force (N); a CSV file has columns in the "
-        "same order",
+        "rows of two numbers: time since force control began (s), and force (N); a CSV file has the same two "
+        "columns",
         "s, N",
         None,
     )
@@ -74,9 +73,9 @@ class Load:
         at_most=86_400.0,
     )
     vertical: bool = flag(
-        "true: value and table are the vertical component of the force of an inclined actuator. The axial force "
-        "is then this component divided by the cosine of the inclination, computed from column and coupled_to "
-        "of the law. false: value and table are the axial force",
+        "true: value or table is the vertical component of the force of an inclined actuator. Its axial force is "
+        "this component divided by the cosine of the inclination, which is computed from column and coupled_to of "
+        "the law. false: value or table is the axial force",
         False,
     )
 
@@ -114,7 +113,7 @@ class Load:
         return float(self.table[-1][0] if self.table else self.ramp_time or 0.0)
 
     def wanted(self, after: float, first: float) -> float:
-        """Return the force (N) ``after`` seconds of force control that began at the force ``first`` (N)."""
+        """Return the force target (N) ``after`` s of force control that began at the force ``first`` (N)."""
         if self.value is not None and self.ramp_time is not None:
             x = min(after / self.ramp_time, 1.0)
             share = x * x * x * (10.0 - 15.0 * x + 6.0 * x * x)
@@ -138,7 +137,7 @@ class Load:
             if fastest > rate:
                 shortest = STEEPEST * abs(self.value) / rate
                 raise ConfigError(
-                    f"{path}.ramp_time = {self.ramp_time:g} s: must be >= {shortest:.4g} s, because "
+                    f"{path}.ramp_time = {self.ramp_time:g} s: must be >= {shortest:.4g} s to remain within "
                     f"limits.force_rate = {limits.force_rate:g} N/s"
                 )
         for (t0, f0), (t1, f1) in pairwise(self.table or ()):
@@ -151,9 +150,9 @@ class Load:
 
 
 def load_history(load: Load, force_rate: float, dt: float, force: float) -> Callable[[float], float]:
-    """Return a function that computes the force target of one axis (N), from ``force`` (N) at the change of mode.
+    """Return a function that computes the force target (N) of an axis whose force control begins at ``force`` (N).
 
-    Call the function once per sample of ``dt`` s, in order, with the time since the change of mode (s).
+    Call the function once per sample of ``dt`` s, in order, with the time since force control began (s).
     ``force_rate`` is the limit of the axis, N/s.
     """
     step, target = SHARE * force_rate * dt, force
@@ -178,7 +177,7 @@ def check_mode(axis: Any, path: str) -> None:
         if value is not None and axis.mode != FORCE:
             raise ConfigError(f"{key_path}: must be left out unless the mode of the axis is force")
         if value is None and axis.mode == FORCE:
-            raise ConfigError(f"{key_path}: missing, but an axis whose mode is force requires {needed}")
+            raise ConfigError(f"{key_path}: missing; an axis whose mode is force requires {needed}")
     if axis.mode != FORCE:
         return
     if limits.tracking_error is not None:
@@ -232,8 +231,8 @@ def _check_vertical(scenario: Any, name: str) -> None:
     length = None if law.column is None else law.column.actuator_length
     if length is None or law.coupled_to > len(scenario.moved_axes):
         raise ConfigError(
-            f"{path}: requires column.actuator_length and coupled_to in the law of the axis. Leave vertical out "
-            "if the actuator stays upright"
+            f"{path}: requires column.actuator_length and coupled_to in force_control.law. Leave vertical out if "
+            "the actuator stays upright"
         )
     moved, load = scenario.axes[scenario.moved_axes[law.coupled_to - 1]].limits, abs(axis.own_load.largest)
     most = load / vertical_share(moved.stroke, length)

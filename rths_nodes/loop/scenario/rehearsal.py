@@ -25,18 +25,18 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 DISAGREEMENTS = ("displacement_disagreement", "force_disagreement")
 WITHOUT_CORRIDOR = ((["monitor", "corridor"], None), (["monitor", "corridor_action"], "indicate"))
-"""Changes that switch the corridor off, because its bands are valid only at full level in real time."""
+"""Changes that disable the corridor, because its bands are valid only at full level in real time."""
 
 SHARE_OF_STROKE = 0.05
-"""Amplitude of the cycle for the rate dependence, as a fraction of the stroke, if no elastic limit is set."""
+"""Amplitude of the cycle in :func:`rate_dependence` without an elastic limit, as a fraction of the stroke."""
 CYCLE_HZ, CYCLE_SAMPLES = 1.0, 256
 FINEST = 16
 SAME_FORCE = 0.01
-"""Largest relative rms difference of force at which a specimen counts as rate-independent."""
+"""Largest relative rms change of force for which a specimen counts as rate-independent."""
 
 
 def simulated(scenario: Scenario) -> Scenario:
-    """Return the test on a simulator, without injected faults. Raises ConfigError if models are missing."""
+    """Return the test on a simulator without simulated faults. Raises ConfigError if a model is missing."""
     data, real = scenario.data(), not scenario.port.builds_axes
     kept = {} if real else data["port"] | dict.fromkeys(("hydraulics", "interlock", "watchdog"))
     times = {name: getattr(scenario.port, name) for name in ("transport_samples", "longest_wait")}
@@ -77,14 +77,14 @@ def _right(true: object, names: tuple[str, ...]) -> Data:
 
 
 def slower(scenario: Scenario, ratio: float) -> Scenario:
-    """Return the test with motions slower by the factor ``ratio``. Raises ConfigError if this test is invalid."""
+    """Return the test with motions slower by the factor ``ratio``, or raise ConfigError if it is invalid."""
     if ratio == 1:
         return scenario
     return replace(scenario, [(["time_ratio"], scenario.time_ratio * ratio), *WITHOUT_CORRIDOR])
 
 
 def at_level(scenario: Scenario, level: float) -> Scenario:
-    """Return the test with its excitation scaled by ``level``. Raises ConfigError if this is impossible."""
+    """Return the test with its excitation scaled by ``level``, or raise ConfigError if it cannot be scaled."""
     if not (math.isfinite(level) and level > 0.0):
         raise ConfigError(f"level = {level:g}: must be > 0")
     if level == 1.0:
@@ -116,7 +116,7 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
     if not changes:
         reason = "the test has no excitation"
         if who := scenario.integrator.who:
-            reason = f"{who} of the integrator applies the excitation. Reduce the excitation there"
+            reason = f"{who} of the integrator applies the excitation. Reduce it there"
         raise ConfigError(f"level = {level:g}: cannot be applied, because {reason}")
     return changes
 
@@ -156,8 +156,8 @@ def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
 def rate_dependence(params: object, amplitude: float, ratio: float) -> float:
     """Return the relative rms change of a specimen's force if its motion is ``ratio`` times slower.
 
-    The force is compared over the second cycle of a sine of ``amplitude`` (m) and frequency ``CYCLE_HZ``. The
-    result is NaN if the force cannot be computed.
+    The forces are compared over the second cycle of a sine with ``amplitude`` (m) and frequency ``CYCLE_HZ``. The
+    result is NaN if a force cannot be computed.
     """
     parts = min(math.ceil(ratio), FINEST)
     fast = _cycle(params, amplitude, 1, 1.0)
@@ -182,7 +182,7 @@ def _parts_with_time(scenario: Scenario, ratio: float) -> Iterator[str]:
     if damping.any():
         yield (
             f"integrator ({type_of(scenario.integrator)}): equivalent_damping includes the damping force of the "
-            f"specimen, but this force is only 1/{ratio} in this rung"
+            f"specimen, which is only 1/{ratio} of its value in this rung"
         )
     if (kind := type_of(scenario.compensator)) != "none":
         yield (

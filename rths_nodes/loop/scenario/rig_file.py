@@ -50,9 +50,9 @@ ENGINE = "executive: a native process, only for simulated and emulated rigs; aut
 
 @params
 class RigFileAxis(OnRig):
-    serves: tuple[str, ...] = texts("other names of this axis in scenarios")
+    serves: tuple[str, ...] = texts("alternative names of this axis in scenarios")
     actuator: OfParams | None = component(
-        "actuator", "model of this actuator, for simulators; default: the model in the scenario", None
+        "actuator", "model of this actuator, for simulation; default: the model in the scenario", None
     )
     limits: Limits = section(Limits, "limits of this axis, in SI units")
     force_control: ForceControl | None = section(
@@ -71,7 +71,7 @@ class RigFileAxis(OnRig):
 
 @params
 class WarningOutput:
-    output: str = text("name of the output on the terminal and the page")
+    output: str = text("name of the output, as displayed on the terminal and the page")
     seconds: float = number(
         "time before each motion during which the output is on and the rig is held",
         "s",
@@ -94,8 +94,8 @@ class RigHead:
     laboratory: str = text("name and address of the laboratory, for the report", "")
     controller: str = text("servo-controller of the rig: maker, type, serial number, firmware", "")
     two_persons: bool = flag(
-        "true: rung g requires the names of the operator and of a second person. The names are an entry of a "
-        "checklist, not access control",
+        "true: rung g requires the names of the operator and of a second person. The names are recorded like "
+        "checklist answers and do not control access",
         False,
     )
     checklist: tuple[str, ...] = texts(
@@ -114,7 +114,7 @@ class RigHead:
         more_than=0.0,
         at_most=100e3,
     )
-    auxiliary: dict[str, Channel] = sections(Channel, "further channels by their names at the port", optional=True)
+    auxiliary: dict[str, Channel] = sections(Channel, "additional channels, by name at the port", optional=True)
 
 
 @params
@@ -149,7 +149,7 @@ class RigFile(RigHead):
                     )
                 if owner.setdefault(name, axis) != axis:
                     raise ConfigError(
-                        f"axes: {show(name)} is a name of both {owner[name]} and {axis}. Use each name for only "
+                        f"axes: {owner[name]} and {axis} both have the name {show(name)}. Use each name for only "
                         "one axis"
                     )
         if self.watch is not None:
@@ -158,12 +158,12 @@ class RigFile(RigHead):
     def _check_watch(self, watch: WatchSection) -> None:
         if list(watch.axes) != list(self.axes):
             raise ConfigError(
-                f"watch.axes: the axes are {', '.join(watch.axes)}, but must be all axes of the rig in the order "
+                f"watch.axes = {', '.join(watch.axes)}: must be all axes of the rig, in the order "
                 f"{', '.join(self.axes)}"
             )
         if self.servo_rate is None:
             raise ConfigError(
-                "servo_rate: missing, but the watcher needs this rate to compare the counter of the rig with a "
+                "servo_rate: missing; the watcher needs this rate to compare the counter of the rig with its own "
                 "clock"
             )
         for name, axis in watch.axes.items():
@@ -180,7 +180,7 @@ class RigFile(RigHead):
                     )
 
     def axis_of(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the rig's axis for each axis in ``names``. Raises ConfigError unless they match one to one."""
+        """Return the rig's axis for each of ``names``. Raises ConfigError unless the axes match one to one."""
         wanted, problems = list(names), Problems()
         served = {name: axis for axis, entry in self.axes.items() for name in (axis, *entry.serves)}
         users: dict[str, str] = {}
@@ -189,17 +189,17 @@ class RigFile(RigHead):
                 serves = {axis: ", ".join(entry.serves) for axis, entry in self.axes.items()}
                 choices = "; ".join(f"{axis} (serves {more})" if more else axis for axis, more in serves.items())
                 problems.append(
-                    f"axes.{name}: no axis of the rig {self.name} has this name, or {name} in serves. The axes "
+                    f"axes.{name}: no axis of the rig {self.name} has this name or lists it in serves. The axes "
                     f"of the rig are {choices}"
                 )
             elif (user := users.setdefault(served[name], name)) != name:
                 problems.append(
-                    f"axes.{name}: this name means the axis {served[name]} of the rig {self.name}, but {user} "
-                    "already uses this axis"
+                    f"axes.{name}: belongs to the axis {served[name]} of the rig {self.name}, but {user} already "
+                    "uses this axis"
                 )
         if idle := [axis for axis in self.axes if axis not in users]:
             problems.append(
-                f"axes: no axis of the scenario uses {', '.join(idle)} of the rig {self.name}. The axes of the "
+                f"axes: the scenario does not use {', '.join(idle)} of the rig {self.name}. The axes of the "
                 f"scenario are {', '.join(wanted)}"
             )
         problems.refuse()
@@ -266,7 +266,7 @@ NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", 
 
 
 def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
-    """Raise ConfigError if ``changed`` has wider limits than the rig file in ``data``, or alters its values."""
+    """Raise ConfigError if ``changed`` widens limits of the rig file in ``data``, or alters its other values."""
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]
@@ -277,13 +277,13 @@ def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
             raise unknown("axes", f"axis on the rig {rig}", name, data["axes"])
         entry = opened(data["axes"][name])
         copies[f"axes.{name}.rig_axis"] = RigAxis, entry.get("rig_axis"), axis.rig_axis
-        # limits of an axis controlled by displacement lack the force limits of the rig file
+        # a displacement axis lacks the force limits of the rig file, so take the limits of the file
         stated = opened(entry.get("rig_axis")).get("limits") or entry["limits"]
         stated = stated if isinstance(stated, Limits) else from_data(Limits, stated, f"axes.{name}.limits")
         bounds = [
             (f"limits.{key}", specs[key].unit, getattr(stated, key), getattr(axis.limits, key))
             for key in NEVER_WIDER
-            if not (key in OF_FORCE and name in moved)  # no force control in this test
+            if not (key in OF_FORCE and name in moved)  # force limits apply only to force axes
         ]
         if axis.force_control is not None and (loop := entry.get("force_control")) is not None:
             loop = loop if isinstance(loop, ForceControl) else from_data(ForceControl, loop, f"axes.{name}")
@@ -299,7 +299,7 @@ def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
     for key, (cls, before, now) in copies.items():
         before = from_data(cls, before, key) if isinstance(before, Mapping) else before
         if to_data(now) != to_data(before):
-            problems.append(f"{key}: must not be changed; edit the rig file, which applies to all its tests")
+            problems.append(f"{key}: must not be changed in a scenario. Edit the rig file, which all tests share")
     problems.refuse()
 
 
@@ -311,7 +311,7 @@ def _on_axis(entry: object, rig: RigFile, name: str) -> object:
     if not is_section(entry):
         return entry
     merged, axis = opened(entry), rig.axes[name]
-    if merged.get("mode", DISPLACEMENT) == DISPLACEMENT:  # without force limits, even for an axis with both modes
+    if merged.get("mode", DISPLACEMENT) == DISPLACEMENT:  # omit force limits, even if the axis has both modes
         merged["limits"] = evolved(axis.limits, **dict.fromkeys(OF_FORCE))
     else:
         merged["limits"] = axis.limits

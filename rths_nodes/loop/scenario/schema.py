@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenario, with one checked section for each component of the loop."""
+"""Schema of a scenario, with one validated section for each component of the loop."""
 
 from __future__ import annotations
 
@@ -60,12 +60,14 @@ from rths_nodes.numerical.reductions import check_names
 
 @params
 class SoftStart:
-    """Sine on all axes, in the time of the rig. The amplitude rises, remains constant, and falls."""
+    """Sine motion of all axes, in the time of the rig. Its amplitude rises, remains constant, and falls."""
 
-    amplitude: float = number("largest displacement of every axis", "m", more_than=0.0)
+    amplitude: float = number("largest displacement of each axis", "m", more_than=0.0)
     frequency: float = number("frequency of the sine", "Hz", 3.0, more_than=0.0)
     rise_time: float = number("time in which the amplitude rises", "s", 2.0, at_least=0.0)
-    duration: float = number("time from the beginning until the amplitude begins to fall", "s", 5.0, more_than=0.0)
+    duration: float = number(
+        "time until the amplitude begins to fall, including rise_time", "s", 5.0, more_than=0.0
+    )
     fall_time: float = number(
         "time in which the amplitude falls, with adaptation suspended", "s", 1.0, at_least=0.0
     )
@@ -77,7 +79,7 @@ class SoftStart:
                 f"{path}.rise_time = {self.rise_time:g} s: must be <= {path}.duration = {self.duration:g} s"
             )
         if self.total > 3600.0:
-            raise ConfigError(f"{path}: the soft start takes {self.total:g} s, but must take <= 3600 s")
+            raise ConfigError(f"{path}: takes {self.total:g} s in total, but must take <= 3600 s")
 
     @property
     def total(self) -> float:
@@ -118,12 +120,12 @@ SHARED = (
     "bridge",
     "heartbeat",
 )
-"""Scenario fields in the shared hash. :meth:`Scenario.shared_hash` adds other settings."""
+"""Fields that :meth:`Scenario.shared_hash` always includes. The method adds other settings."""
 
 LONGEST_FORCE_LEAD = 0.1
 
 ALL_AXES = ("axes", "rig", "port", "setup")
-"""Sections whose components use all axes. Components of other sections use displacement axes only."""
+"""Sections whose components use all axes. Components of other sections use only displacement axes."""
 
 INDICES = ("none", "rths_benchmark_2020", "marths_2023")
 
@@ -132,7 +134,7 @@ LAST_SAMPLE = 2**32 - 1
 
 _NAME = re.compile(r"\w[\w .-]*")
 _LONGEST_NAME = 180
-"""Largest length of a name, bytes. File names add time, process and suffixes, and are limited to 255 bytes."""
+"""Largest length of a name, bytes. File names, limited to 255 bytes, also contain time, process and suffixes."""
 
 
 @params
@@ -140,14 +142,14 @@ class Recording:
     note: str = text("remark of the operator about this run", "")
     client: str = text("client of the test, for the report", "")
     drawn: dict[str, object] = mapping(
-        "values that a study has drawn for this run: the number of the plant, the seed, and the values by key"
+        "random values that a study has drawn for this run: number of the plant, seed, and values by key"
     )
 
 
 @params
 class Case:
     set: dict[str, object] = mapping("changes to the scenario, as section.key: value")
-    published: Data = mapping("published indices, by the names that rths compare uses")
+    published: Data = mapping("published values of the indices, by the names that rths compare uses")
     note: str = text("purpose of the case", "")
 
     def validate(self, path: str) -> None:
@@ -181,7 +183,7 @@ class Axis:
     force_control: ForceControl | None = section(
         ForceControl, "force controller; a rig file (--rig) replaces this section", None
     )
-    rig_axis: RigAxis | None = section(RigAxis, "the same axis in the rig file", None)
+    rig_axis: RigAxis | None = section(RigAxis, "values of this axis from the rig file (--rig)", None)
 
     @property
     def own_load(self) -> Load | None:
@@ -206,7 +208,7 @@ class Scenario:
         "duration of the test, rounded up to complete steps", "s", more_than=0.0, at_most=86_400.0
     )
     time_ratio: float = number(
-        "time of the rig divided by time of the structure, a multiple of 1 / substeps; 1 is real time",
+        "time of the rig divided by time of the structure (1: real time); a multiple of 1 / substeps",
         default=1.0,
         at_least=1.0,
         at_most=1000.0,
@@ -219,22 +221,22 @@ class Scenario:
     structure: OfStructureParams | None = component(
         "structure", "numerical substructure; not needed for the integrators prescribed and predefined", None
     )
-    reduction: Any = component("reduction", "shapes that replace the structure's degrees of freedom", None)
+    reduction: Any = component("reduction", "reduction of the structure to few shapes; default: none", None)
     integrator: OfIntegratorParams = component("integrator", "method that solves the equation of motion")
     ramp: OfParams = component("ramp", "interpolation of the targets at the servo rate", {"type": "linear"})
     interface: tuple[str, ...] = texts(
         "names of the degrees of freedom that the setup transforms to axes; default: all, if there are at most 64"
     )
     observed: tuple[str, ...] = texts(
-        "names of further degrees of freedom in a Target, for the report; a Target always contains the interface"
+        "names of degrees of freedom that a Target contains in addition to the interface, for the report"
     )
     setup: OfParams = component(
         "setup", "transformation between degrees of freedom and axes", {"type": "identity"}
     )
     compensator: OfCompensatorParams = component("compensator", "compensator for the delay of the actuators")
-    rig_file: RigHead | None = section(RigHead, "rig file of the test (--rig)", None)
+    rig_file: RigHead | None = section(RigHead, "general part of the rig file (--rig)", None)
     port: OfPortParams = component("port", "the rig's port", {"type": "simulator"})
-    hops: HopsParams = section(HopsParams, "hops between the rig and the computation of the Commands")
+    hops: HopsParams = section(HopsParams, "message delay between the rig and the computer that sends Commands")
     axes: dict[str, Axis] = sections(Axis, "actuator axes by name")
     rig: Any = component(
         "rig", "coupled actuators with a common specimen; must be left out if each axis has its own specimen", None
@@ -246,7 +248,7 @@ class Scenario:
     bridge: BridgeParams = section(BridgeParams, "bounds of bridging, for a rig that cannot wait")
     levels: WholeLevels = section(WholeLevels, "levels of the complete rig; each level can warn, hold or stop")
     heartbeat: HeartbeatParams = section(
-        HeartbeatParams, "signs of life that the nodes exchange; the rig stops if a sign of life is missing"
+        HeartbeatParams, "heartbeats of monitor and recorder, and reaction of the rig if they are missing"
     )
     force_lead: float | None = number(
         "delay of the measured forces that is compensated before the integrator uses the forces; default: none. "
@@ -257,7 +259,7 @@ class Scenario:
         at_most=LONGEST_FORCE_LEAD,
     )
     indices: str = text("published indices for comparison in the report", "none", INDICES)
-    monitor: MonitorParams = section(MonitorParams, "limits on the indices")
+    monitor: MonitorParams = section(MonitorParams, "limits on the indices of the test")
     engine: str = text(f"{ENGINE} --engine", AUTO, (AUTO, EXECUTIVE))
     recording: Recording = section(Recording, "content of the recording in addition to the messages")
     cases: dict[str, Case] = sections(Case, "named variants", optional=True)
@@ -267,12 +269,12 @@ class Scenario:
 
     def validate(self, path: str) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ConfigError(f"name = {show(self.name)}: must consist of letters, digits and ' _ . -'")
+            raise ConfigError(f"name = {show(self.name)}: must consist of letters, digits, spaces and _ . -")
         if (length := len(self.name.encode())) > _LONGEST_NAME:
             raise ConfigError(f"name = {show(self.name)}: has {length} bytes, but must have <= {_LONGEST_NAME}")
         if abs(self.substeps * self.time_ratio - self.samples_per_step) > ROUNDING * self.samples_per_step:
             raise ConfigError(
-                f"time_ratio = {self.time_ratio:g}: the product with substeps = {self.substeps} must be a whole "
+                f"time_ratio = {self.time_ratio:g}: multiplied by substeps = {self.substeps}, it must be a whole "
                 "number"
             )
         if self.samples > LAST_SAMPLE:
@@ -319,8 +321,8 @@ class Scenario:
             passes = noun == "rig" and self.rig is not None and self.rig.to_scale
             if getattr(self, noun) is not None and self.scaled and not passes:
                 raise ConfigError(
-                    f"{noun}: cannot be used with a scale model (similitude), because its numbers do not pass "
-                    "through the setup. Use axes with their own specimens"
+                    f"{noun}: cannot be used with a scale model (similitude), because its numbers are not scaled. "
+                    "Use axes with their own specimens"
                 )
         if (self.rig_file is None) != all(axis.rig_axis is None for axis in self.axes.values()):
             raise ConfigError(
@@ -345,7 +347,7 @@ class Scenario:
         return section
 
     def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:
-        """Raise ConfigError if a component of ``section`` refuses this test. ``parts`` come from :meth:`parts`."""
+        """Raise ConfigError if a component of ``section`` refuses this test. Default ``parts``: :meth:`parts`."""
         problems = Problems()
         for path, part, context in parts or self.parts():
             if path == section or path.startswith(f"{section}."):
@@ -441,7 +443,7 @@ class Scenario:
 
     @property
     def transport_samples(self) -> int:
-        """Number of samples until a Command takes effect: hops before the port, and transport after it."""
+        """Number of samples until a Command takes effect: hops before the port, and delay after it."""
         return self.hops.depth + self.port.transport_samples
 
     @property
@@ -479,7 +481,7 @@ class Scenario:
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
     def whole_hash(self, run: str = "") -> str:
-        """Return the hash of the scenario and ``run`` (run id or program). Files are hashed by content."""
+        """Return the hash of the complete scenario and of ``run`` (run id or program). Files count by content."""
         data = self.data()
         inputs.replace_files(Scenario, data, inputs.Named.hash)
         everything = [inputs.contained(data), run]
@@ -501,7 +503,7 @@ def _to_axes(scenario: Scenario, displacement: Array, velocity: Array) -> tuple[
         return displacement / lengths, velocity / lengths
     try:
         setup: Setup = registry.build("setup", scenario.setup, n, n)
-    except ConfigError:  # the setup reports this error itself
+    except ConfigError:  # the error is reported when the setup is built for the test
         return np.zeros_like(displacement), np.zeros_like(velocity)
     still = [0.0] * n
     rows = zip(displacement.tolist(), velocity.tolist(), strict=True)

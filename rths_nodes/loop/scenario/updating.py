@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Section ``updating``: models in the structure that copy the specimen, and estimation of their parameters."""
+"""Section ``updating``: models of the specimen in the structure (copies), and estimation of their parameters."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ from rths_nodes.mechanics.updating import IDENTIFIED, KINDS, LAWS, PERIOD, Copy,
 PLACE = "updating"
 PARAMETERS = f"{PLACE}.parameters"
 OTHERS = ("expected force [N]", "spread of force [N]", "mean square of innovation", "told")
-"""Quantities recorded in addition to the parameters. The value of the last quantity is a key of ``WORDS`` in
-``mechanics/updating.py``."""
+"""Quantities recorded in addition to the parameters. Values of the last one are keys of ``updating.WORDS``."""
 TOPIC = "updating_state"
 SHADOW, USED = MODES = ("shadow", "used")
 TELL, FREEZE = THEN = ("tell", "freeze")
@@ -42,7 +41,7 @@ class Updated:
     bounds: tuple[float, ...] = vector("lower and upper bound, in the unit of the parameter", more_than=0.0)
     initial: float | None = number(
         "initial value for the specimen, in the unit of the parameter; default: the common value of the copies. "
-        "Each copy keeps its ratio to the initial value",
+        "The ratio of each copy to this value remains constant",
         default=None,
         more_than=0.0,
     )
@@ -60,16 +59,17 @@ class Updated:
 @params
 class Leaves:
     deviations: float = number(
-        "number of standard deviations from the initial value at which an estimate leaves the prior", more_than=0.0
+        "distance from the initial value at which an estimate leaves its prior, in standard deviations",
+        more_than=0.0,
     )
     then: str = text(
-        "tell: the event is only reported; freeze: the copies keep their parameters after the event", "tell", THEN
+        "tell: the event is only reported; freeze: the copies also keep their parameters", "tell", THEN
     )
 
 
 @params
 class Updating:
-    """Model updating: estimation of the parameters of copies of the specimen during the test."""
+    """Model updating: the parameters of copies of the specimen are estimated during the test."""
 
     of: tuple[str, ...] = texts(
         "names of the restoring forces of the structure that are copies of the specimen: names of stories for a "
@@ -78,7 +78,7 @@ class Updating:
     axis: str = text("axis of the copied specimen")
     law: str = text("ukf: unscented Kalman filter; rls: recursive least squares", "ukf", LAWS)
     parameters: dict[str, Updated] = sections(Updated, "updated parameters, by name")
-    noise: float = number("rms error of the measured force, including unmodelled parts", "N", more_than=0.0)
+    noise: float = number("rms error of the measured force, including the error of the model", "N", more_than=0.0)
     mode: str = text(
         "shadow: the estimates are only recorded; used: the copies follow the estimates", SHADOW, MODES
     )
@@ -88,8 +88,8 @@ class Updating:
 class Copies:
     """Checks the section ``updating`` of a scenario, and provides the copies of the specimen.
 
-    ``learns`` is the copy whose parameters are estimated. ``laws`` are the parameters of the copied restoring
-    forces, by name. Raises ConfigError if the section is invalid.
+    ``learns`` is the copy whose parameters are estimated. ``laws`` contains the parameters of each restoring force
+    that copies the specimen, by name. Raises ConfigError if the section is invalid.
     """
 
     def __init__(self, scenario: AnyParams) -> None:
@@ -120,7 +120,7 @@ class Copies:
         self.every = step * max(1, round(PERIOD / (step * scenario.dt)))
         late = scenario.axes[section.axis].sensors.force_delay
         self.first = self.every * (1 - -late // self.every)
-        """First sample with an update. An earlier update would lack a velocity or a simultaneous force."""
+        """First sample with an update. Before it, no velocity or no simultaneous force is available."""
         prior = np.array([parameter.uncertainty for parameter in section.parameters.values()])
         velocity = scenario.axes[section.axis].limits.velocity
         self.settings = Settings(self.every * scenario.dt, section.noise, prior, velocity)
@@ -174,7 +174,7 @@ class Copies:
 
     @property
     def corners(self) -> Array:
-        """Corners of the bounds of m parameters, ``(2^m, m)``, divided by the initial values."""
+        """Corners ``(2^m, m)`` of the range of m parameters, divided by the initial values."""
         pairs = zip(self.learns.lower.tolist(), self.learns.upper.tolist(), strict=True)
         return np.array(list(itertools.product(*pairs)))
 
@@ -185,7 +185,7 @@ def _laws(section: Updating, defaults: Mapping[str, OfParams]) -> dict[str, OfPa
             f"{PLACE}.of: must name at least one restoring force; known: {', '.join(defaults) or 'none'}"
         )
     if len(set(section.of)) < len(section.of):
-        raise ConfigError(f"{PLACE}.of: {', '.join(section.of)}: list each copy once")
+        raise ConfigError(f"{PLACE}.of = {', '.join(section.of)}: must list each copy only once")
     laws = {}
     for name in section.of:
         if name not in defaults:
@@ -216,7 +216,7 @@ def _check_axis(section: Updating, scenario: AnyParams) -> None:
 
 
 def check_updating(scenario: AnyParams) -> None:
-    """Raise ConfigError if the section is invalid. Skip the check if the structure cannot be built here."""
+    """Raise ConfigError if the section ``updating`` is invalid, unless the structure cannot be built here."""
     structure = scenario.structure
     if scenario.updating is None or (structure is not None and structure.cannot_be_built):
         return

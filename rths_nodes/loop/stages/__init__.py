@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages of the loop, independent of ROS: numerical, command, rig and monitor stage (table: doc/architecture.md).
+"""Stages of the loop, which do not depend on ROS: numerical, command, rig and monitor stage (doc/architecture.md).
 
-One process hosts all stages, or each node hosts one stage. All hosts run the same stages in the same order, with
-bit-identical results (reference: ``loop/embedded.py``).
+One process runs all stages, or each node runs one stage. All hosts run the stages in the order of
+``loop/embedded.py``, so results are bit-identical.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command stage: ramp, setup and compensator; Target, Measurement k -> Command k + 1.
+"""Command stage: computes Command k + 1 from Targets and Measurement k, with ramp, setup and compensator.
 
 A force axis is held in position at the start of the test, then controlled by force, and possibly held again. The
 command of a force axis equals its target (``loop/scenario/force_axes.py``), because only the force controller
@@ -50,7 +50,7 @@ from rths_nodes.mechanics.axial_load import vertical_share
 def in_time(step: float, half: float, x: float, before: float, a: float) -> float:
     """Return the velocity (m/s) at ``x`` (m), a ``step`` (s) after ``before`` (m).
 
-    ``half`` is half a step (s), and ``a`` the acceleration (m/s^2).
+    ``half`` is half of ``step``, and ``a`` is the acceleration at ``x`` (m/s^2).
     """
     return (x - before) / step + half * a
 
@@ -61,7 +61,7 @@ class InTime:
     x and x_before (m) are the displacements of this and the previous Target, a (m/s^2) is the acceleration, and h
     (s) the ``step`` in the time of the rig. The quotient is the velocity in the middle of the step (exact for
     ``cr``). The second term extrapolates this velocity to the end of the step, like ``central_difference``.
-    Targets up to number ``start`` (soft start, or at rest) are not changed.
+    Targets up to number ``start``, of a soft start or at rest, are not changed.
     """
 
     def __init__(self, step: float, start: int) -> None:
@@ -72,11 +72,11 @@ class InTime:
         self._before = before
 
     def of(self, target: Target) -> Target:
-        """Return the Target with corrected velocity. Must be called with every Target, in order."""
+        """Return the Target with corrected velocities. Call this method with every Target, in order."""
         x, before, step, half = target.displacement.tolist(), self._before, self._step, self._half
         self._before = x
         if target.step <= self._start or not all(map(math.isfinite, target.velocity.tolist())):
-            return target  # the limits refuse a velocity that is not finite
+            return target  # a velocity that is not finite is refused later, by the limits
         rows = zip(x, before, target.acceleration.tolist(), strict=True)
         velocity = np.array([in_time(step, half, *row) for row in rows])
         return Target(  # positional arguments, because `replace` takes longer than the rest of this method
@@ -96,21 +96,20 @@ class InTime:
 DOUBTFUL = FLAG_BRIDGED | FLAG_SLOWED
 """Flags of samples during which a compensator must not adapt."""
 PATIENCE = 0.6
-"""Longest wait for a Target in real time, as a fraction of a sample after the Measurement. The Command and its
-transport need the remainder."""
+"""Longest wait for a Target after a Measurement in real time, as a fraction of a sample. The remainder is for
+computing and sending the Command."""
 
 
 class CommandStage:
     """Converts Targets at the integration step to compensated Commands at the servo rate.
 
     A real-time host first calls :meth:`assume_realtime`. The host calls :meth:`bridge` instead of :meth:`next` if
-    :meth:`ready` returns false. ``bridged`` is the number of samples with a late Target. ``dropped`` is the number
-    of repeated Targets.
+    :meth:`ready` returns False. ``bridged`` counts samples with a late Target, ``dropped`` repeated Targets.
     """
 
     def __init__(self, assembly: Assembly) -> None:
-        # The setup is separate, because a search starts at the last solution. In a setup shared with the numerical
-        # stage, the result would depend on the order of poses, which differs between hosts.
+        # The stage has its own setup, because a setup searches from its last solution. If it were shared with the
+        # numerical stage, results would depend on the order of calls, which differs between hosts.
         self.setup: Setup = assembly.fresh("setup")
         scenario, names = assembly.scenario, assembly.names
         n_axes = len(scenario.moved_axes)
@@ -136,7 +135,7 @@ class CommandStage:
         step = self.substeps * scenario.dt
         self._in_time = InTime(step, scenario.soft_start_steps) if assembly.late_velocity else None
         self.ready_to: float = -1
-        """Number of the last Command whose Target is available, or infinite after the last Target."""
+        """Number of the last Command whose Target is available; infinite after the last Target."""
         self._flags = 0
         self._auxiliary = EMPTY
         self._rows: Rows = ([0.0] * n_axes, [0.0] * n_axes, [0.0] * n_axes)
@@ -151,7 +150,7 @@ class CommandStage:
         self.compensator.close()
 
     def assume_realtime(self) -> None:
-        """Do not wait for Targets that the ramp can predict."""
+        """Set real-time mode, in which :meth:`ready` does not wait for Targets that the ramp can predict."""
         self._ahead = self.ramp.predicted
 
     def target(self, target: Target) -> None:
@@ -189,9 +188,9 @@ class CommandStage:
         return self._pauses and self._next_step > 0 and self._in_a_row == self._longest
 
     def next(self, measured: Measurement) -> Command | None:
-        """Return Command k + 1 for Measurement k, or None after the last sample or if the rig has tripped.
+        """Return Command k + 1 for Measurement k. Return None after the last sample, or if the rig has tripped.
 
-        The compensator also receives the last Measurement, so that its final state is complete.
+        The compensator also processes the last Measurement, so that its final state is complete.
         """
         if measured.flags & FLAG_TRIPPED:
             return None
@@ -211,7 +210,7 @@ class CommandStage:
         return self._command(sample, measured, 0)
 
     def bridge(self, measured: Measurement) -> Command | None:
-        """Return a flagged Command that continues the motion of the last Target, because the next Target is late.
+        """Return a Command, flagged as bridged, that continues the motion of the last Target.
 
         Return None after ``bridge.max_bridge``, or if :meth:`next` would return None.
         """
@@ -233,7 +232,7 @@ class CommandStage:
             self._followed = target.step
             rows = rows_of(target)
             if not self._bridge.follow(target.step, rows):
-                # NaN trips immediately, even if the ramp ignores the invalid value
+                # replace the Target by NaN, which trips the rig even if the ramp would ignore the invalid value
                 self._finite = False
                 target = replace(target, displacement=np.full_like(target.displacement, np.nan))
                 rows = rows_of(target)
@@ -275,7 +274,7 @@ class CommandStage:
 
 
 def command_warm_up(assembly: Assembly) -> Callable[[Codec], Command | None]:
-    """Return a function that passes a Target to a twin stage and returns its Command, or None at the end.
+    """Return a function that passes a Target to a twin stage and returns its Command, or None after the last step.
 
     See :func:`rths_nodes.loop.stages.numerical.step_warm_up`.
     """
@@ -320,9 +319,8 @@ def force_target(
 ) -> Callable[[int, Measurement, Sequence[float]], tuple[float, int]]:
     """Return a function that computes target and mode of the force ``axis`` with index ``number``. ``dt`` is in s.
 
-    Its arguments are the number of the sample, the last Measurement, and the targets (m) of the displacement axes.
-    The motion of one of these axes inclines this axis if the load is vertical. The target is in m or N, according
-    to its mode.
+    Its arguments are the number of the sample, the last Measurement, and the targets (m) of the displacement axes,
+    one of which inclines this axis if the load is vertical. The target is in m or N, depending on the mode.
     """
     load, law = axis.own_load, axis.force_control.law
     ends = math.inf if load.held_from is None else load.held_from
@@ -342,7 +340,7 @@ def force_target(
                 return force, MODE_FORCE
             return history(time - begun) / share, MODE_FORCE
         if history is not None or held is None:
-            # the controller holds the last command; after force control only the measured position is known
+            # before force control, hold the commanded position; afterwards, only the measured position is known
             held = float((measured.command if history is None else measured.displacement)[number])
             history = None
         return held, MODE_DISPLACEMENT
@@ -351,7 +349,7 @@ def force_target(
 
 
 class DueCommands:
-    """Assigns received Commands to the ticks of a ``rig``. With hops, Commands arrive before their ticks."""
+    """Assigns received Commands to the ticks of a ``rig``. With hops, Commands are received before their ticks."""
 
     def __init__(self, rig: RigStage) -> None:
         self._rig, self._depth = rig, rig.under_way.depth
@@ -364,8 +362,8 @@ class DueCommands:
     def kept(self) -> Command | None:
         """Return the next tick's Command if it was received earlier, otherwise None.
 
-        With hops, the first ticks hold the start position. Return None while a pause already has the Command of
-        the next sample.
+        With hops, the first ticks hold the start position. During a pause, return None once the pause has the next
+        sample's Command.
         """
         if self._rig.pause.coming is not None:
             return None
@@ -383,7 +381,7 @@ class DueCommands:
     def arrived(self, command: Command) -> Command | None:
         """Return ``command`` if it is due at the next tick, otherwise None.
 
-        A late Command is counted. An impossible sample number trips the rig.
+        A late Command is counted. A Command with an impossible sample number trips the rig.
         """
         waits = self._rig.pause.coming is not None
         early = command.sample + self._depth - self._rig.sample - 1 - waits
@@ -400,7 +398,7 @@ class DueCommands:
         return None
 
     def of(self, command: Command | None) -> Command | None:
-        """Receive ``command``, which is never late, and return the next tick's Command."""
+        """Receive ``command``, which must not be late, and return the next tick's Command."""
         if not self._depth:
             return command
         if command is not None:

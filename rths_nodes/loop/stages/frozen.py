@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors that do not follow the motion. A frozen displacement trips the test, and a frozen force is reported.
+"""Detection of frozen sensors. A frozen displacement trips the test, and a frozen force is reported.
 
 While its target travels by D in one direction, a displacement must change by a tenth of D. The change may have
 either sign, because a compensator with too much lead moves an axis against its target. Over longer windows
 neither this lead nor a delay matters, and the displacement must change in the direction of its target. A force
 is frozen if its change is within noise and resolution, although the displacement has travelled in both
-directions, far enough for a change ten times larger.
+directions, far enough to change the force by ten times as much.
 
 In each window of LATE_S the command has a minimum l and a maximum h. If l exceeds an earlier h by D, the
 displacement of an actuator with a delay below LATE_S must have risen since. The sensor must show the fraction
@@ -28,9 +28,9 @@ from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 LATE_S = 0.1
-"""Longest delay of an actuator, without the transport delay, s."""
+"""Longest delay of an actuator in addition to the transport delay, s."""
 FINE_BLOCKS = 8
-"""Number of blocks in LATE_S for guided motions."""
+"""Number of blocks in LATE_S for motions of a procedure."""
 STUCK = 0.1
 """Smallest fraction of the expected change that a sensor must show."""
 STEPS, LOUDEST = 20.0, 8.0
@@ -40,14 +40,14 @@ TWICE = 2.0
 LEAST_TRAVEL = 5e-4
 """Smallest D, as a fraction of the stroke."""
 BLOCKS, ROWS = 4, 8
-"""``BLOCKS``: number of blocks in LATE_S. ``ROWS``: of a block with at least ``ROWS`` samples, ``ROWS``
-to 2 ``ROWS`` are checked."""
+"""``BLOCKS``: number of blocks in LATE_S. ``ROWS``: smallest number of samples that are checked in a block, unless
+the block has fewer. At most 2 ``ROWS`` are checked."""
 FOLLOWS, WINDOWS = 0.25, 10
-"""``FOLLOWS``: slope of displacement versus target below which a sensor is in doubt. ``WINDOWS``: shortest window
+"""``FOLLOWS``: slope of displacement versus target below which a sensor is doubtful. ``WINDOWS``: shortest window
 for this slope, in multiples of LATE_S."""
 COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
-"""Blocks for the check of signs. ``COARSE``: blocks in a coarse block. ``LATE_COARSE``, ``EARLY_COARSE``:
-coarse blocks by which an axis may be late or early."""
+"""Coarse blocks, for the check of signs. ``COARSE``: number of blocks in a coarse block. ``LATE_COARSE``,
+``EARLY_COARSE``: number of coarse blocks by which an axis may be late or early."""
 
 
 def least_travel(
@@ -55,7 +55,7 @@ def least_travel(
 ) -> tuple[float, float]:
     """Return the travel D (m) and the smallest visible change of force (N).
 
-    ``steps`` are the resolutions and ``noise`` the rms noise of displacement (m) and force (N).
+    ``steps`` contains the resolutions, and ``noise`` the rms noise, of displacement (m) and force (N).
     """
     seen, felt = (max(STEPS * step, LOUDEST * rms) for step, rms in zip(steps, noise, strict=True))
     return max(seen, TWICE * lost_motion, LEAST_TRAVEL * stroke), felt
@@ -69,8 +69,8 @@ class OneWay:
     """Checks that a measurement shows each travel of its command by at least ``way`` in one direction.
 
     The measurement must change by the fraction STUCK of the travel, in the same direction. If ``least`` is set, it
-    must change by more than ``least`` instead, in any direction. Samples are averaged in blocks of ``block``. The
-    change may occur up to ``late`` blocks after the travel or ``early`` blocks before it.
+    must instead change by more than ``least``, in any direction. Samples are averaged in blocks of ``block``
+    samples. The change may occur up to ``late`` blocks after the travel, or ``early`` blocks before it.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class OneWay:
         self._lows, self._highs = deque[float](maxlen=late + early), deque[float](maxlen=late + early)
         self._shown: deque[float] = deque(maxlen=1 + early)
         self._marks: list[list[float]] = [[], []]
-        """One mark each for upward and downward travel. Values for downward travel have the opposite sign.
+        """Two marks: for upward travel, and for downward travel with opposite signs of all values.
 
         A mark holds the highest command of an earlier window, the reading at the end of this window, and the
         lowest and highest reading since then."""
@@ -98,7 +98,7 @@ class OneWay:
 
     @property
     def both_ways(self) -> bool:
-        """True if the sensor has missed both an upward and a downward travel since it last showed one."""
+        """True if, since it last showed a travel, the sensor has missed both an upward and a downward travel."""
         return all(self._silent)
 
     @property
@@ -199,8 +199,8 @@ class FrozenSensors:
     """Checks the sensors of ``axes``, which must not contain force axes.
 
     ``breach`` is the reason why the test must end, or empty. ``forces`` maps each axis with a frozen force to the
-    sample of its report. ``way`` (m) and ``force`` (N) replace the derived travel D and the derived change of
-    force; None keeps the derived value.
+    sample at which it was reported. ``way`` (m) and ``force`` (N) replace the travel D and the expected change of
+    force, unless they are None.
     """
 
     def __init__(
@@ -236,8 +236,8 @@ class FrozenSensors:
     def in_doubt(self, target: Array, moved: Array, force: Array) -> bool:
         """Return whether samples ``(n, n_axes)`` of a simulator, in m and N, must be checked one by one.
 
-        Sensors of a simulator do not freeze, but may have the wrong sign. Actuators may be too slow, and specimens
-        may not exert any force.
+        Sensors of a simulator do not freeze, but can have the wrong sign. Actuators can be too slow, and specimens
+        can be without force.
         """
         if len(target) < self._fewest:
             return False
@@ -252,7 +252,7 @@ class FrozenSensors:
         count = self._size // self._row
         judged = moved[:: self.stride]
         blocks = judged[: len(judged) // count * count].reshape(-1, count)
-        gone = blocks.min(axis=1).max() - blocks.max(axis=1).min()  # noise alone is not travel
+        gone = blocks.min(axis=1).max() - blocks.max(axis=1).min()  # travel without noise
         return bool(gone >= axis.travel)
 
     def metrics(self) -> Data:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Input of the monitor: messages of the loop, in order and paired by sample number."""
+"""Monitor stage: pairs messages of the loop by sample number and passes them to the monitor in order."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from rths_nodes.loop.timing import LateData
 class MonitorStage:
     """Pairs Targets, Commands and Measurements by number and feeds the ``monitor`` in order.
 
-    ``n_dof`` is the number of degrees of freedom in a Target. ``reference_energy`` (J) scales energy errors. The
-    delay is computed in chunks of samples. Each chunk is processed at its last sample or, if ``spread`` is true,
-    by calls of ``monitor.work``. ``live`` enables the collection of curves for displays.
+    ``n_dof`` is the number of degrees of freedom in a Target. ``reference_energy`` (J) is added to the input
+    energy in the running energy monitor. Chunks of samples for the delay are processed at their last sample or, if
+    ``spread`` is true, by calls of ``monitor.work``. ``live`` enables curves for displays.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class MonitorStage:
         self._late = partial(LateData.of_bridged, dt=scenario.dt, max_bridge=scenario.bridge.max_bridge)
         self._aim = self._aim_before = [0.0] * len(scenario.axes)
         self._load_errors = dict.fromkeys(scenario.force_axes, (0, 0.0, 0.0, 0.0))
-        """For each force axis: samples in force mode, largest error and target, and sum of squared errors, N.
+        """Per force axis: samples in force mode, largest error and target (N), sum of squared errors (N^2).
 
         An error is target minus measured force. Soft starts are included."""
         self.live = LiveColumns(len(scenario.axes), scenario.servo_rate) if live else None
@@ -80,8 +80,8 @@ class MonitorStage:
     def resume(self, sample: int, target: Array, moved: Array, force: Array) -> bool:
         """Continue the test after ``sample``, the last sample that the monitor has processed.
 
-        ``target`` (m), ``moved`` (m) and ``force`` (N) are ``(sample + 1, n_axes)``. Return False if a
-        displacement sensor was frozen.
+        ``target`` (m), ``moved`` (m) and ``force`` (N) are the earlier samples ``(sample + 1, n_axes)``. Return
+        False if a displacement sensor was frozen.
         """
         self._known = self._last_command = sample
         columns = (values[:: self._stride].tolist() for values in (target, moved, force))
@@ -137,17 +137,17 @@ class MonitorStage:
             if mode == MODE_FORCE:
                 samples, largest, most, squares = self._load_errors[axis]
                 error = abs(wanted - measured)
-                largest = largest if error <= largest else error  # NaN counts as largest
+                largest = largest if error <= largest else error  # an error of NaN remains the largest
                 self._load_errors[axis] = samples + 1, largest, max(most, abs(wanted)), squares + error * error
 
     def work(self) -> None:
         waiting, self._measured = self._measured, deque()
-        while waiting and not self._measured:  # an incomplete sample is queued again
+        while waiting and not self._measured:  # measurement() queues an incomplete sample again
             self.measurement(waiting.popleft())
         self._measured += waiting
 
     def _feed_undriven(self, measured: Measurement) -> bool:
-        """Process a sample without a Command (sample 0 or safe stop). Return False if a message is missing."""
+        """Process a sample that needs no Command (sample 0, or safe stop). Return False if it must wait."""
         sample = measured.sample
         if measured.flags & FLAG_TRIPPED:
             if self._last_driven is None:
@@ -191,7 +191,7 @@ class MonitorStage:
 
     @property
     def late(self) -> LateData:
-        """Late periods recorded in the messages. The rig's clock may have missed more ticks."""
+        """Late periods according to the messages. The rig's clock may have missed additional ticks."""
         return self._late(self._bridged)
 
     def metrics(self) -> Data:

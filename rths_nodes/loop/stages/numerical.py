@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numerical substructure: ground motion, structure and integrator; Measurement i n -> Target i + 1.
+"""Numerical stage: computes Target i + 1 from Measurement i n, with ground motion, structure and integrator.
 
 Extrapolation of the measured force over its delay (``force_lead``):
 
@@ -7,7 +7,7 @@ Extrapolation of the measured force over its delay (``force_lead``):
 
 f_k is the force at sample k, and b_k the slope of a straight line fitted to the last n + 1 forces. p is the delay
 of the force in samples, including the integrator's ``force_age``, and n the number of samples in an integration
-step. A difference of two samples would multiply the noise of the force by sqrt((1 + p)^2 + p^2).
+step. A slope from only two samples would multiply the noise of the force by sqrt((1 + p)^2 + p^2).
 """
 
 from __future__ import annotations
@@ -36,26 +36,27 @@ from rths_nodes.numerical.reductions import energies_of
 
 
 class ForceLead:
-    """Extrapolates the forces of the axes by ``samples``, along their slope over the last ``span`` samples.
+    """Extrapolates the forces of the axes by a time of ``samples``, along their slope over the last ``span``.
 
-    After a bridged or slowed sample, the last slope is held until a complete span has been measured again.
+    Both are in samples. After a bridged or slowed sample, the last slope is used until ``span`` + 1 samples have
+    been measured.
     """
 
     def __init__(self, samples: float, span: int, n_axes: int) -> None:
         self._samples, self._span = samples, span
         ages = np.arange(span, -1, -1.0)
         middle = ages - ages.mean()
-        # weights of the last forces, oldest first: slope of a fitted line, times the extrapolation
+        # weights of the last forces, oldest first: slope of a fitted line, multiplied by ``samples``
         self.slope: list[float] = (-samples * middle / (middle @ middle)).tolist()
         rest = [0.0] * n_axes
-        # plain floats are faster for one value per sample and few axes
+        # for one value per sample and few axes, plain floats are faster than arrays
         self._forces = deque([rest] * (span + 1), maxlen=span + 1)
         self._resting = 0
         self._change = rest
 
     @property
     def weights(self) -> Array:
-        """Weights of the present and the previous forces, newest first, ``(span + 1,)``."""
+        """Weights ``(span + 1,)`` of the last forces in the extrapolated force, newest first."""
         weights: Array = np.array(self.slope[::-1]) + np.eye(self._span + 1)[0]
         return weights
 
@@ -88,8 +89,8 @@ COUNTED = {
 class NumericalStage:
     """Computes Targets from the forces of the axes, with the components of an ``assembly``.
 
-    ``controlled`` includes the controller of auxiliary inputs. Raises ConfigError if a component cannot be built,
-    or if the setup cannot reach the amplitude of the soft start.
+    The controller of auxiliary inputs runs only if ``controlled`` is true. Raises ConfigError if a component
+    cannot be built, or if the setup cannot reach the amplitude of the soft start.
 
     ``pending`` is true while an external integrator computes the next Target. The host then polls :meth:`answer`.
     """
@@ -126,10 +127,10 @@ class NumericalStage:
 
     def _prescribed(self, scenario: Scenario) -> list[Target]:
         assert scenario.soft_start is not None
-        # the ratio of a nonlinear setup depends on the amplitude: evaluate it at full amplitude
+        # the ratio of degrees of freedom to axes is for full amplitude, because a setup can be nonlinear
         amplitude = scenario.soft_start.amplitude
         unit = self.setup.degrees_of_freedom(np.full(len(scenario.moved_axes), amplitude)) / amplitude
-        unit = np.append(unit, np.zeros(len(self._nothing) - len(unit)))  # other observed motions are zero
+        unit = np.append(unit, np.zeros(len(self._nothing) - len(unit)))  # other observed degrees of freedom rest
         if not np.isfinite(unit).all():
             raise ConfigError(f"soft_start.amplitude = {amplitude:g} m: the setup cannot reach this position")
         *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)
@@ -145,9 +146,9 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Return the reason why step 0 has not been reached after :meth:`open`, or an empty string.
+        """Return the reason why the integrator is not yet ready for step 0, or an empty string.
 
-        Raises ConfigError if step 0 cannot be reached.
+        Call this method after :meth:`open`. Raises ConfigError if the integrator cannot become ready.
         """
         return self.integrator.missing()
 
@@ -177,7 +178,7 @@ class NumericalStage:
         Also return None while the Target is ``pending``; :meth:`answer` returns this Target later.
         """
         if measured.flags & FLAG_TRIPPED:
-            self.pending = False  # the pending Target is no longer needed
+            self.pending = False  # after a trip, no Target is needed
             return None
         if self._lead is not None:
             self._lead.add(measured)
@@ -210,9 +211,9 @@ class NumericalStage:
         return self.answer()
 
     def answer(self, wait: bool = False) -> Target | None:
-        """Return the pending Target, or None if the integrator has not finished. If ``wait``, wait for it.
+        """Return the pending Target. Return None if the integrator has not finished, unless ``wait`` is true.
 
-        Raises IntegratorError if the integrator fails. The Target is then no longer pending.
+        Raises IntegratorError if the integrator fails. No Target is then pending.
         """
         if not self.pending:
             return None
@@ -243,7 +244,7 @@ class NumericalStage:
             moved = displacement, velocity, acceleration, exact
             displacement, velocity, acceleration, exact = map(self._seen.motion, moved)
             restoring = self._seen.restoring(restoring, before)
-        if ratio != 1:  # messages contain the motion in the rig's time
+        if ratio != 1:  # convert the motion to the rig's time
             square = ratio * ratio
             velocity, acceleration, exact = velocity / ratio, acceleration / square, exact / square
         auxiliary = self._auxiliary
@@ -261,8 +262,8 @@ def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | Non
 def step_warm_up(assembly: Assembly) -> Callable[[Codec], Target | None]:
     """Return a function that computes the next Target of a twin stage, or returns None after the last step.
 
-    Between two steps, other work evicts the step's code and data from the processor's caches. The function reloads
-    part of both. The twin shares no state with the test (``core/protocols.py``).
+    Between two steps, other work evicts code and data of the integrator from the processor's caches. The function
+    reloads part of them. The twin shares no state with the test (``core/protocols.py``).
     """
     stage, names = NumericalStage(assembly.twin(loaded=False)), assembly.names
     rest = np.zeros(len(names.axes))
@@ -283,9 +284,8 @@ class Learning:
     """Estimates parameters of a model that copies the specimen.
 
     :meth:`add` receives every Measurement, and :meth:`learn` updates the estimates. Displacement and force are
-    aligned in time: the declared delay of the load cell is removed, and the displacement passes through the
-    filter of the force. Each pair of displacement and force is used one period later, because the velocity is a
-    central difference.
+    aligned in time: the displacement is delayed like the force, and passes through the same filter. Each pair of
+    displacement and force is used one period later, because its velocity is a central difference.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -299,7 +299,7 @@ class Learning:
         self._held = axis.sensors.force_delay + 1
         self._line: deque[tuple[float, bool]] = deque(maxlen=self._held)
         self._pairs: deque[tuple[float, float, bool]] = deque(maxlen=3)
-        """Pairs of displacement (m) and simultaneous force (N). The flag is true if a pair is unusable."""
+        """Pairs of displacement (m) and simultaneous force (N), each with True if the pair is unusable."""
         self._due: tuple[int, updating.Sample] | None = None
         self._state: updating.State | None = None
         self._followers = copies.followers() if copies.section.mode == USED else {}
@@ -317,10 +317,10 @@ class Learning:
             integrator.renew(name, copy.change(shares))
 
     def add(self, measured: Measurement) -> None:
-        """Add a sample. One sample in ``every`` starts a new pair and completes the previous pair for learning."""
+        """Add a sample. Every ``every`` samples, a new pair begins and the previous pair is due for learning."""
         x, bad = float(measured.displacement[self._axis]), measured.flags & updating.UNUSABLE != 0
         if self._filter is not None:
-            if not math.isfinite(x):  # a non-finite value would remain in the filter
+            if not math.isfinite(x):  # replace the value, because it would remain in the filter
                 x, bad = (self._line[-1][0] if self._line else 0.0), True
             else:
                 if not self._begun:

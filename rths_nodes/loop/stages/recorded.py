@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded Measurements and Targets in place of rig and integrator, for testing a single node."""
+"""Recorded Measurements and Targets that replace rig and integrator in tests of a single node."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 
 
 class RecordedPort(Port):
-    """Port that returns the recorded Measurement of each sample, whatever the Command.
+    """Port that returns the recorded Measurement of each sample, independent of the Commands.
 
-    The scenario's ``port`` only defines the channels and is never opened. Non-empty ``targets`` replace the
-    integrator. Once all Measurements are used, ``exhausted`` is true and the last Measurement is repeated.
+    The scenario's ``port`` only defines the channels and is never opened. ``targets``, unless empty, replace the
+    integrator. After the last Measurement, ``exhausted`` is true and this Measurement is repeated.
     """
 
     external, simulated = False, True
@@ -64,7 +64,7 @@ class RecordedPort(Port):
 
 
 class RecordedTargets(NumericalStage):
-    """Returns each of ``targets`` once, at the Measurement that begins its step of ``substeps`` samples."""
+    """Returns recorded ``targets`` in order, each at the Measurement with which its step begins."""
 
     external = True
     learning = None

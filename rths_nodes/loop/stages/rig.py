@@ -48,13 +48,12 @@ from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMa
 class RigStage:
     """Drives the rig through its ``port``: by Commands within the limits, otherwise by the safe stop.
 
-    ``bridged`` counts the samples without Target or Command, ``slowed`` the samples in which the rig restarts
-    after a ``pause``. ``ticks`` includes the ticks of pauses. ``stopping`` is true from the first sample of the
-    safe stop. ``refused`` is true if the last Command exceeded a limit.
+    ``bridged`` counts the bridged samples, ``slowed`` the samples in which the rig restarts after a ``pause``.
+    ``ticks`` includes the ticks of pauses. ``stopping`` is true from the first sample of the safe stop.
+    ``refused`` is true if the last Command exceeded a limit.
 
-    The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; other components
-    receive tared values. Raises ConfigError if a real rig is not armed, or if the scenario contains an
-    impossible number.
+    The handover of a procedure defines the zero of the test. Limits apply to untared values; other components
+    receive tared values. Raises ConfigError if a real rig is not armed, or if a number of the scenario is refused.
     """
 
     ahead = 0
@@ -122,7 +121,7 @@ class RigStage:
 
     @property
     def counts(self) -> Data:
-        """Slowed samples, pauses and added time (s) of a rig that can pause, and results of levels."""
+        """Results of levels and, for a rig that can pause, slowed samples, pauses and their total time (s)."""
         counts: Data = {}
         if self.pause.allowed or self.pause.count:
             counts = {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
@@ -135,7 +134,7 @@ class RigStage:
         return true
 
     def connect(self, pacer: Callable[[], int] | None = None) -> None:
-        """Open the port and move a simulator to its start. Raises ConfigError if opening fails."""
+        """Open the port, and enter the state POSITIONED. Raises ConfigError if the port cannot be opened."""
         open_port(self.port, None if pacer is None else partial(self._bridges.tick, pacer))
         self._open = True
         for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):
@@ -149,7 +148,7 @@ class RigStage:
     def first(self, sample: int = 0, sent: list[float] | None = None) -> Measurement:
         """Start the test and return the first Measurement, which the port must return without waiting.
 
-        Pass the commands ``sent`` (m) of ``sample`` to continue a test after that sample.
+        To continue a test after ``sample``, pass the commands ``sent`` (m) of this sample.
         """
         self.begin()
         measured = self.complete()
@@ -183,7 +182,7 @@ class RigStage:
             self.machine.to(State.TRIPPED, f"sample {self.sample}: {request.reason}")
 
     def late_command(self, command: Command) -> None:
-        """Count a late Command. The bridge continues from the values of this Command, which is not sent."""
+        """Count a late Command, which is not sent. The bridge continues from its values."""
         self.late_commands += 1
         self._bridge.received(self.under_way.at_its_tick(command))
 
@@ -194,11 +193,11 @@ class RigStage:
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
         """Run the first half of a tick: send the command if it is permitted, otherwise a command of the safe stop.
 
-        Without a command the rig trips. If the command is only ``late``, the rig bridges the gap or pauses.
+        Without a command the rig trips. If the command is ``late``, the rig bridges the gap or pauses instead.
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True
-        if command is not None and command.flags & FLAG_TRIPPED:  # axes ignore measured breaches then
+        if command is not None and command.flags & FLAG_TRIPPED:  # with this flag, axes would ignore breaches
             command = replace(command, flags=command.flags & ~FLAG_TRIPPED)
         if command is not None and self.under_way.depth:
             command = self.under_way.at_its_tick(command)
@@ -214,7 +213,7 @@ class RigStage:
             command = Command(sample, position, position, self._passive, FLAG_TRIPPED)
             if self._load_stop is not None:
                 command = self._load_stop.command(command, self._shown)
-        asked = command.target.tolist(), command.command.tolist()  # a port may change the arrays
+        asked = command.target.tolist(), command.command.tolist()  # copies, because a port may change the arrays
         self.port.write(command if tick == command.sample else replace(command, sample=tick))
         self._sent_before = self._sent
         self._aims, self._sent = asked
@@ -247,7 +246,7 @@ class RigStage:
                 if self._handover is not None and self.pause.rests:
                     self._handover.rest(sample - 1, shown.force.tolist())
                 return None
-            # nothing may learn from this sample: a message is missing or late, or the port has replaced data
+            # flag a sample with missing, late or replaced data, so that no component learns from it
             if command.flags or measured.flags or self._bridges.watches:
                 measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
                 self.bridged += (bridged := measured.flags & FLAG_BRIDGED > 0)
@@ -370,7 +369,7 @@ class RigStage:
     def _begin_stop(self, reason: str, sample: int) -> None:
         request = self.stop_request
         if request is not None and self.port.interlock:
-            reason = request.reason  # the request names the cause; the open interlock is only the effect
+            reason = request.reason  # report the cause; the open interlock is only its effect
         if request is not None and reason == request.reason:
             self._end = request.end
         self.machine.to(State.STOPPING, f"sample {sample}: {reason}")
@@ -397,14 +396,14 @@ def check_armed(port: Port) -> None:
 
 
 def check_first(measured: Measurement, lost: str) -> None:
-    """Raise PortError unless the commands in Measurement 0, at which the rig is held, are finite."""
+    """Raise PortError, with the reason ``lost`` if known, unless the commands of Measurement 0 are finite."""
     if not np.isfinite(measured.command).all():
         raise PortError(lost or f"Measurement 0: command = {measured.command.tolist()} m: must be finite")
 
 
 def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:
     check_armed(port)
-    with raised_at_once():  # the port may wait a long time for its rig
+    with raised_at_once():  # a stop request must end a long wait of the port for its rig
         port.open(pacer)
 
 
@@ -414,13 +413,13 @@ def check_layout(scenario: Scenario) -> None:
     for name in scenario.axes:
         if not name.isidentifier() or not name.isascii() or "__" in name:
             raise ConfigError(
-                f"axes.{name}: must consist of ASCII letters, digits and single _, and must not begin with a "
-                "digit, because the namespace of the axis node has this name"
+                f"axes.{name}: the name must consist of ASCII letters, digits and single _, and must not begin "
+                "with a digit, because it is the namespace of the axis node"
             )
 
 
 def _coupled(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Yield path and reason of each setting that prevents one node per axis."""
+    """Yield path and reason for each setting that excludes one node per axis."""
     port = scenario.port
     if scenario.rig is not None:
         yield "rig", "the rig couples its axes"
@@ -461,17 +460,17 @@ class AxisStage:
     """Drives one ``axis`` of a rig with its own port, limits and safe stop.
 
     ``wrap(port)`` returns the port to use. Arrays have the shape ``(1,)``. The rig stage holds the state of the
-    test. This stage follows the Commands of the rig, and stops by itself if necessary. Coupled axes stop later,
-    when the rig stops. ``trip`` is empty, or the reason why the axis no longer follows Commands.
+    test. This stage follows the Commands of the rig stage, and stops by itself if necessary. Coupled axes stop
+    later, with the rig. ``trip`` is the reason why the axis no longer follows Commands, or empty.
 
-    Command numbers include the ticks of a pause. Commands can be in N if the controller of the axis closes a force
+    Ticks of a pause have Command numbers, too. Commands can be in N if the controller of the axis closes a force
     loop. A force axis that stops by itself holds its position.
     """
 
     def __init__(self, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> None:
         mine = alone(scenario, axis)
         limits, dt = mine.limits, mine.dt
-        if mine.hops.depth:  # errors with hops refer to past samples, which only the rig stage stores
+        if mine.hops.depth:  # with hops, tracking errors need past samples, which only the rig stage stores
             limits = {axis: evolved(limits[axis], tracking_error=None)}
         self.port = wrap(Assembly(mine).port)
         self.trip = ""
@@ -491,7 +490,7 @@ class AxisStage:
 
     @property
     def at_rest(self) -> bool:
-        """True once the axis has stopped, or if its last Command is in m and did not move it."""
+        """True once the axis has stopped after a trip, or if its last Command is in m and did not move it."""
         if self.trip:
             return self._stop.at_rest
         forced, before = by_force(self._mode).any(), by_force(self._mode_before).any()
@@ -531,7 +530,7 @@ class AxisStage:
         if self.trip:
             return self.stop_alone()
         measured = self._tick(command)
-        # while the rig stops all axes together, a breach must not make this axis stop alone
+        # while the rig stops all axes together, a breach must not stop this axis alone
         stopping = command.flags & FLAG_TRIPPED
         reason = self._check.measurement(measured, command.target.tolist(), command.control_mode)
         if not stopping and (reason := reason or self.port.partial_stop):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Late messages: bridges that continue the motion, pauses of the test, and the return without a jump.
+"""Late messages: bridges that continue the motion, pauses of the test, and return to the motion without a jump.
 
 Holding the last value would stop the motion, and the compensator would respond with an abrupt command (Phillips &
 Spencer 2012, case (d): floor accelerations wrong by 150 %). Therefore the motion continues:
@@ -7,9 +7,9 @@ Spencer 2012, case (d): floor accelerations wrong by 150 %). Therefore the motio
     MotionBridge     late Target: second-order Taylor series of the last Target
     CommandBridge    late Command: straight line through the last two Commands
 
-A message is valid only for its own sample. A late message is not sent, but the line or the series continues from
-its values. When the source of the motion changes, the difference between old and new motion fades out
-(:class:`Fading`) in displacement, velocity and acceleration.
+A message is valid only for its own sample. A late message is therefore not applied, but the line or the series
+continues from its values. When the source of the motion changes, the difference between old and new motion fades
+out in displacement, velocity and acceleration (:class:`Fading`).
 
 In a :class:`Pause` the rig slows down to rest, waits for the late message, and rejoins the motion.
 """
@@ -47,10 +47,10 @@ class OverrunParams:
 
     in_a_row: int = integer("largest permitted number of consecutive late periods", at_least=0, at_most=1_000_000)
     in_window: int = integer(
-        "largest permitted number of late periods within the window", at_least=0, at_most=1_000_000
+        "largest permitted number of late periods in the window", at_least=0, at_most=1_000_000
     )
     window: float = number(
-        "length of the window, which ends with the current sample", "s", more_than=0.0, at_most=86_400.0
+        "duration of the window, which ends with the current sample", "s", more_than=0.0, at_most=86_400.0
     )
     ignored: float = number(
         "time after the start of the test during which late periods are ignored", "s", 0.0, at_least=0.0
@@ -63,14 +63,14 @@ class OverrunParams:
 
 @params
 class BridgeParams:
-    """Parameters for bridging with a rig that cannot wait. No message is late in lockstep."""
+    """Parameters for bridging late messages in real time. In lockstep no message is late."""
 
     max_bridge: float = number(
         "longest time for which late messages are bridged", "s", 0.010, at_least=0.0, at_most=1.0
     )
     rejoin_samples: int = integer(
-        "number of samples in which a small difference between bridged and real motion fades out; a larger "
-        "difference needs more samples",
+        "number of samples in which the difference between bridged and real motion fades out; a difference that "
+        "would fade too fast takes more samples",
         default=10,
         at_least=1,
         at_most=1000,
@@ -83,11 +83,11 @@ class BridgeParams:
         choices=("trip", "pause"),
     )
     max_pause: float = number(
-        "longest time for which a pause waits before the rig trips", "s", 1.0, more_than=0.0, at_most=10.0
+        "longest time for which the rig waits in a pause before it trips", "s", 1.0, more_than=0.0, at_most=10.0
     )
     overruns: OverrunParams | None = section(
         OverrunParams,
-        "limits on late periods in real time; if omitted, late periods are only flagged and counted",
+        "limits on late periods in real time; without limits, late periods are only flagged and counted",
         None,
     )
 
@@ -111,7 +111,7 @@ SHARE = 0.25
 """Largest velocity of a fading difference, as a fraction of the velocity limit of the axis."""
 
 LOAD_SHARE = 0.99
-"""Fraction of the force rate limit at which force axes return to the Commands. It is below 1 to avoid a trip."""
+"""Force rate at which force axes return to the Commands, as a fraction of its limit. Below 1 to avoid a trip."""
 
 STEEPEST = 1.875
 """Largest magnitude of the slope of 1 - 10 s^3 + 15 s^4 - 6 s^5 for 0 <= s <= 1."""
@@ -135,8 +135,8 @@ _POWERS = np.arange(6)
 class Fading:
     """Difference between two motions, which fades out along a polynomial of degree 5.
 
-    ``active`` is true until the difference is zero. The difference fades over ``samples`` of ``dt`` s, or over
-    more samples if its velocity would exceed SHARE of the velocity limits ``fastest`` ``(n,)`` m/s.
+    ``active`` is true until the difference is zero. The difference fades in ``samples`` samples of ``dt`` s, or in
+    more if its velocity would otherwise exceed SHARE of the velocity limits ``fastest`` ``(n,)`` m/s.
     """
 
     def __init__(self, samples: int, dt: float, fastest: Array) -> None:
@@ -147,19 +147,19 @@ class Fading:
         self.active = False
 
     def begin(self, difference: Array) -> None:
-        """Start to fade ``difference`` at the next sample, plus the remainder of an earlier difference.
+        """Fade ``difference`` and the remainder of an earlier difference from the next sample on.
 
         ``difference`` is the old minus the new motion, ``(3, ..., n)`` in m, m/s and m/s^2.
         """
         self._difference = difference + self._left() if self.active else difference
         largest = float((np.abs(self._difference[0]) / self._fastest).max())
-        # NaN has no length; the limits trip the rig
+        # with NaN the length has no effect, because the limits trip the rig
         self._length = max(self._samples, math.ceil(largest)) if math.isfinite(largest) else self._samples
         self._index = 0
         self.active = self._length > 0
 
     def step(self) -> Array:
-        """Return the remaining difference at this sample, and advance."""
+        """Return the remaining difference at the current sample, and advance to the next sample."""
         left = self._left()
         self._index += 1
         self.active = self._index < self._length
@@ -175,8 +175,8 @@ class Fading:
 class MotionBridge:
     """Computes the motion of the axes ``(n_axes,)`` while a Target is late.
 
-    Call ``follow`` with every Target when the Target is used. Call ``motion`` for each sample with a late Target,
-    and with the ``real`` motion while ``apart`` is true.
+    Call ``follow`` with every Target when it is used. Call ``motion`` for each sample with a late Target. While
+    ``apart`` is true, also call ``motion`` for all other samples, with the ``real`` motion.
     """
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
@@ -186,7 +186,7 @@ class MotionBridge:
         self.apart = False
 
     def follow(self, step: int, rows: Rows) -> bool:
-        """Store the newest Target, with the number ``step``. Return False if a value is not finite."""
+        """Store the motion of the newest Target, number ``step``. Return False if a value is not finite."""
         self._last = (step * self._substeps, rows)
         total = sum(map(sum, rows))  # not finite if any value is not finite
         return total - total == 0.0
@@ -212,8 +212,8 @@ class MotionBridge:
 class CommandBridge:
     """Computes substitutes for late Commands. Target and command of each axis continue along straight lines.
 
-    ``position`` ``(n_axes,)`` m and the ``auxiliary`` inputs are the values at sample 0. The last axes are force
-    axes with the force rate limits ``rates`` (N/s). They hold their last command, then approach the Commands.
+    ``position`` ``(n_axes,)`` m and ``auxiliary`` inputs are the values at sample 0. ``rates`` (N/s) are the force
+    rate limits of the force axes, which are last. They hold their last command, then approach the Commands.
     """
 
     def __init__(
@@ -241,13 +241,13 @@ class CommandBridge:
         self._driving, self._catching_up = commands, bool(self._steps)
         (rows, _), newest, sent, n = _line(commands, sample), self._newest, self._sent, self._n_moved
         rows[:, n:] = sent.target[n:], sent.command[n:]
-        # a late Command may have the flag of a stop, with which axes ignore measured breaches
+        # remove the flag of a stop from a late Command, because with this flag axes ignore breaches
         flags = newest.flags & ~FLAG_TRIPPED | FLAG_BRIDGED
         command = Command(sample, rows[0], rows[1], newest.auxiliary.copy(), flags, sent.control_mode)
         return self._faded(command) if self._fading.active else command
 
     def rejoin(self, command: Command) -> Command:
-        if command.sample > self._newest.sample:  # as in received, but without a call per sample
+        if command.sample > self._newest.sample:  # as in received(), which would be a slow call per sample
             self._before, self._newest = self._newest, command
         if self._driving is not None:
             self._begin(self._driving, command.sample)
@@ -266,7 +266,7 @@ class CommandBridge:
         return replace(command, command=np.concatenate((command.command[:n], near)))
 
     def _faded(self, command: Command) -> Command:
-        """Add the remaining differences. The target fades too, because a pause scales the lead."""
+        """Add the remaining differences to command and target; a pause needs both, because it scales the lead."""
         rows = np.array((command.target, command.command))
         rows[:, : self._n_moved] += self._fading.step()[0]
         return replace(command, target=rows[0], command=rows[1])
@@ -298,7 +298,7 @@ def reason_of(missing: str, late: float, bound: float) -> str:
 
 
 class BridgeCount:
-    """Counts consecutive bridged samples (``in_a_row``) and late periods, in samples of ``dt`` s.
+    """Counts consecutive bridged samples (``in_a_row``), and late periods. A sample takes ``dt`` s.
 
     A period is late if its tick was missed, or if it was bridged because a Target or Command was late. Ticks that
     a rig generates are never missed. No period is late in lockstep. A breach of ``overruns`` is permanent.
@@ -313,7 +313,7 @@ class BridgeCount:
         self._missing = self._overrun = ""
         self._new = self._missed = self._gap = self._longest_gap = self._row = self._in_window = 0
         self._late: deque[tuple[int, int]] = deque()
-        """Each sample with late periods in the window, and the number of its late periods."""
+        """Samples in the window with late periods, each with the number of its late periods."""
         self.watches = self.overruns is not None
         """True if :meth:`sampled` must also be called for samples without a bridge."""
 
@@ -322,14 +322,14 @@ class BridgeCount:
         self.in_a_row = self.in_a_row + 1 if bridged else 0
 
     def tick(self, pacer: Callable[[], int]) -> int:
-        """Call ``pacer`` and count the missed periods at the sample of this tick."""
+        """Call ``pacer``. Count the periods missed before this tick, and return their number."""
         if slipped := pacer():
             self._new += slipped
             self.watches = True
         return slipped
 
     def measured(self, bridged: bool) -> str:
-        """Count consecutive samples ``bridged`` by the port (``far``). Return the reason to stop if too many."""
+        """Count consecutive samples bridged by the port (``far``). Return the reason to stop if too many."""
         self.far = self.far + 1 if bridged else 0
         return self._too_long(AT_RIG, self.far)
 
@@ -387,7 +387,7 @@ MOST_CURVED = 10.0 / math.sqrt(3.0)
 class Pause:
     """Drives the rig while a Command is missing, from :meth:`begin` until ``active`` is false.
 
-    Ticks continue during a pause; samples do not. A phase follows polynomials of its elapsed fraction s:
+    Ticks continue during a pause; samples do not. A pause has these phases, with s from 0 to 1 in each phase:
 
     - slow down: the speed, relative to the test, falls as 1 - 3 s^2 + 2 s^3
     - wait at rest
@@ -400,10 +400,10 @@ class Pause:
     fades (:class:`Fading`). During the start, samples are measured within half a sample of their targets. This is
     correct for a rate-independent specimen.
 
-    ``allowed`` is false if the rig trips instead. ``coming`` is the Command of the next sample, or None.
+    ``allowed`` is false if the rig must trip instead. ``coming`` is the Command of the next sample, or None.
     ``sampled`` is true if the last tick was a sample. ``known`` is the Command of the last sample, and ``count``
-    the number of pauses. An operator keeps the rig at rest while ``held``. Rows are ``(2, n_moved)`` m: target
-    and lead of the displacement axes. The force axes keep the loads of the last sample.
+    the number of pauses. The rig stays at rest while ``held`` (by an operator) is true. Rows ``(2, n_moved)`` are
+    target and lead (m) of the displacement axes. Force axes keep the loads of the last sample.
     """
 
     known: Command
@@ -420,9 +420,9 @@ class Pause:
         self.coming: Command | None = None
 
     def begin(self, before: Command, last: Command) -> None:
-        """Begin a pause without the next Command. ``before`` and ``last`` are the last two Commands sent.
+        """Begin a pause without the next Command. ``before`` and ``last`` are the last two sent Commands.
 
-        If it begins in the start phase of an earlier pause, the rig returns to the last sample of that phase.
+        If a pause begins in the start phase of a pause, the rig returns to the last sample of this phase.
         """
         if not self.active:
             self.known, self.coming = last, None
@@ -438,7 +438,7 @@ class Pause:
 
     @property
     def can_be_held(self) -> bool:
-        """True unless the rig already slows down, rests or returns."""
+        """True without a pause or in its start phase. Otherwise the rig already slows down, rests or returns."""
         return not self.active or self._starts
 
     def supply(self, command: Command, apart: Array | float = 0.0) -> None:
@@ -477,7 +477,7 @@ class Pause:
         )
 
     def _phases(self, before: Array, last: Array) -> Iterator[Array]:
-        """Yield the rows of each tick. ``before`` and ``last`` are the rows of the last two Commands sent."""
+        """Yield the rows of each tick. ``before`` and ``last`` are the rows of the last two sent Commands."""
         change = last - before
         ticks = math.ceil(self._needed(last[1], change))
         for tick in range(1, ticks + 1):
@@ -504,7 +504,7 @@ class Pause:
         while self.active:
             self._tick += 1
             ahead, behind = self._ahead(self._tick), self._samples
-            if ahead <= behind or self.coming is None:  # this tick precedes the last sample
+            if ahead <= behind or self.coming is None:  # interpolate before the last sample
                 behind, one, other = behind - 1, self._rows(self._passed), self._rows(self.known)
             else:
                 one, other = self._rows(self.known), self._rows(self.coming)
@@ -523,17 +523,17 @@ class Pause:
         return self._ticks * (s**3 - 0.5 * s**4)
 
     def _needed(self, lead: Array, change: Array) -> float:
-        """Return the number of ticks in which the motion slows down to rest or starts from rest.
+        """Return the number of ticks M in which the motion slows down to rest or starts from rest.
 
         ``lead`` l is the command minus the target. ``change`` contains the changes of target v and lead w per
-        sample. The result is the smallest M for which (SHARPEST v + BENT w) / M + BENT l / M^2 is at most the
-        deceleration. The velocity of the lead remains within SHARE of its limit.
+        sample. M is the smallest number for which (SHARPEST v + BENT w) / M + BENT l / M^2 is at most the limit of
+        the deceleration, and the velocity of the lead at most SHARE of the velocity limit.
         """
         steady = SHARPEST * np.abs(change[0]) + BENT * np.abs(change[1])
         gentle = (steady + np.sqrt(steady**2 + 4.0 * BENT * np.abs(lead) * self._braking)) / (2.0 * self._braking)
         quick = SHARPEST * np.abs(lead) / (SHARE * self._fastest)
         needed = float(np.maximum(gentle, quick).max())
-        # NaN has no length; the limits trip the rig
+        # with NaN the number has no effect, because the limits trip the rig
         return needed if math.isfinite(needed) else 0.0
 
     def _rows(self, command: Command) -> Array:

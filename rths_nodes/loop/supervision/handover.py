@@ -37,7 +37,7 @@ class Tares:
 
 @dataclass
 class Relaxation:
-    """Forces (N) and times (s, monotonic clock) at the beginning and the end of a hold after ``sample``."""
+    """Hold after ``sample``, with forces (N) and times (s, monotonic clock) at its beginning and end."""
 
     sample: int
     before: list[float]
@@ -60,7 +60,7 @@ class OperatorRequests:
         self._changed.set()
 
     def hold(self) -> None:
-        """Request that the rig slow down to rest. The time of the structure stops."""
+        """Request that the rig slow down and rest, which also stops the time of the structure."""
         self._changed.clear()
         self.held = True
 
@@ -69,7 +69,7 @@ class OperatorRequests:
         self._changed.set()
 
     def wait(self) -> None:
-        """Wait for a request for at most 0.05 s, because a run held in lockstep must also poll other requests."""
+        """Wait at most 0.05 s for a request, because a run held in lockstep must also poll other sources."""
         self._changed.wait(0.05)
 
 
@@ -77,11 +77,11 @@ class OperatorRequests:
 class Handover:
     """Data and callbacks that a procedure gives to the rig stage together with the port.
 
-    ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a
-    held rig comes to rest, ``under_way`` when the rig follows the test again, and ``stopping`` with the reason of
-    a stop. ``lost`` returns the reason why the rig no longer follows, or an empty string. ``following`` receives a
-    Command (relative to the zero of the test), an untared Measurement, and true during pauses. It returns the
-    reason to stop, or an empty string.
+    ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a held rig
+    comes to rest, ``under_way`` when the rig follows the test again, and ``stopping`` with the reason for a stop.
+    ``lost`` returns the reason why the rig no longer follows, and ``following`` the reason to stop, or an empty
+    string. ``following`` receives a Command (relative to the zero of the test), an untared Measurement, and True
+    during pauses.
     """
 
     tares: Tares
@@ -95,7 +95,7 @@ class Handover:
     holds: list[Relaxation] = field(default_factory=list)
 
     def rest(self, sample: int, forces: Sequence[float]) -> None:
-        """Record a tick at rest after ``sample``, with the measured ``forces`` (N)."""
+        """Record the measured ``forces`` (N) of a tick at rest after ``sample``."""
         if not self.holds or self.holds[-1].sample != sample:
             self.holds.append(Relaxation(sample, list(forces), list(forces), now := time.monotonic(), now))
             self.at_rest()

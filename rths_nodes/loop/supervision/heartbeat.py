@@ -15,12 +15,12 @@ from rths_nodes.core.parameters import number, params, text
 BEATS = 4
 """Number of consecutive heartbeats that may be missing before a node counts as lost."""
 SUSPENDED_NS = 50_000_000
-"""Shortest time between two checks that counts as a suspension of this process, ns."""
+"""Time between two checks beyond which this process counts as suspended, ns."""
 
 
 @params
 class HeartbeatParams:
-    """Tolerated silence of monitor and recorder in real time. In lockstep, the rig waits for both."""
+    """Timeouts for the heartbeats of monitor and recorder in real time. In lockstep, the rig waits for both."""
 
     monitor: float = number(
         "time without a heartbeat of the monitor, or without samples at the monitor, after which the rig trips, "
@@ -31,7 +31,8 @@ class HeartbeatParams:
         at_most=10.0,
     )
     recorder: float = number(
-        "time without a heartbeat after which the recorder counts as lost; unread messages are kept for about 2 s",
+        "time without a heartbeat after which the recorder counts as lost; a slow recorder loses no messages for "
+        "about 2 s",
         "s",
         1.5,
         at_least=0.1,
@@ -42,7 +43,7 @@ class HeartbeatParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse a recorder timeout below the monitor timeout, because the recorder may wait for a disk."""
+        """Refuse a recorder timeout below the monitor timeout; the recorder may have to wait for a disk."""
         if self.recorder < self.monitor:
             raise ConfigError(
                 f"{path}.recorder = {show(self.recorder)} s: must be >= {path}.monitor = {show(self.monitor)} s"
@@ -58,8 +59,7 @@ class Heartbeat:
     """Detects lost ``peers`` by the times of their last heartbeats. All times are in ns of one clock.
 
     A heartbeat reports the newest sample that its sender has received. A peer that receives no samples therefore
-    counts as lost, like a silent peer. ``period`` is the sample period of the rig, s. A sample lag of
-    up to ``missing`` s is ignored.
+    counts as lost, like a silent peer. ``period`` is the servo period (s). Samples may lag by ``missing`` s.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Heartbeat:
         self._suspended = max(SUSPENDED_NS, round(1.5 * period * SECOND))
         self._missing = round(missing * SECOND)
         self._peers: dict[str, tuple[int, int, int]] = {}
-        """For each peer: latest evidence of life, last heartbeat, and age of its samples."""
+        """For each peer, in ns: latest time at which it was alive, last heartbeat, age of its newest sample."""
         self._looked = 0
 
     def begin(self, now: int) -> None:
         self._peers, self._looked = dict.fromkeys(self._limits, (now, now, 0)), now
 
     def received(self, peer: str, now: int, behind: int = 0) -> None:
-        """Record a heartbeat of a peer whose newest sample is ``behind`` ns old. Ignore lost and unknown peers."""
+        """Record a heartbeat from ``peer``, whose newest sample is ``behind`` ns old, unless it counts as lost."""
         if peer in self._peers:
             behind = max(0, behind - self._missing)
             self._peers[peer] = max(self._peers[peer][0], now - behind), now, behind

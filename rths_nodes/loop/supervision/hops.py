@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hops longer than a sample: Commands in transit between the computer and the rig.
+"""Hops: message delays of more than a sample, with several Commands in transit between computer and rig.
 
-With a depth p, tick k waits for Command k - p and applies it. Message numbers and pairing do not change, and the
-round trip takes p more samples. Hops are part of the transport delay, like delays after the port: depth p with q
-samples after the port is equivalent to depth 0 with q + p samples. All Commands in transit are dropped if the rig
-stops.
+With hops of depth p, tick k waits for Command k - p and applies it. Message numbers and pairing do not change, and
+the round trip takes p more samples. Hops are part of the transport delay: depth p and a delay of q samples after
+the port are equivalent to a delay of q + p samples. All Commands in transit are dropped if the rig stops.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from rths_nodes.core.parameters import integer, params
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, Measurement
 
 MOST_UNDER_WAY = 63
-"""Largest transport delay, samples: hops plus delay after the port."""
+"""Largest transport delay (hops plus delay after the port), samples."""
 NEARER, IN_A_ROW = 0.25, 32
 """Criterion for a driver that applies Commands immediately. ``IN_A_ROW``: number of consecutive samples in which
 the applied command is close to the newest Command. ``NEARER``: largest deviation that counts as close, as a
-fraction of the travel during the hops. The standard deviations from newest and due Command must
-also have at most this ratio, to exclude a readback with an offset."""
+fraction of the travel during the hops. The ratio of the standard deviations from newest and due Command must also
+be at most ``NEARER``, to exclude a readback with an offset."""
 LEAST_CHANGE = 1e-9
 """Smallest rms change of a readback that counts as a change, m."""
 
 
 @params
 class HopsParams:
-    """Hops between the rig and the computer that sends its Commands."""
+    """Message delay between the rig and the computer that sends its Commands."""
 
     depth: int = integer(
         "round trip in samples, minus one: tick k applies Command k - depth. rths check prints the depth that a "
@@ -71,8 +70,8 @@ class UnderWay:
     def compared(self, targets: list[float], moved: list[float], paused: bool) -> list[float]:
         """Return the targets ``(n_axes,)`` m for comparison with the measured displacements ``moved``.
 
-        Targets are shifted by the displacement during the hops, because a Command refers to its own sample.
-        During a pause, ``targets`` are returned unchanged, because the rig stage generates the Commands.
+        Targets are shifted by the motion during the hops, because a Command was computed for an earlier sample.
+        During a pause, ``targets`` are returned unchanged, because the rig stage computes the Commands.
         """
         self._moved.append(moved)
         if paused:
@@ -91,9 +90,9 @@ class TakenAtOnce:
         self._depth = depth
         self._made: deque[tuple[int, list[float]]] = deque(maxlen=depth + 1)
         self._off: deque[tuple[Array, Array]] = deque(maxlen=IN_A_ROW)
-        """Applied command minus newest Command, and applied command minus due Command, of the last samples."""
+        """Differences of the last samples: applied command minus newest Command, and minus due Command."""
         self._in_a_row: Array = np.zeros(1)
-        """Number of consecutive samples, by axis, with an applied command close to the newest Command."""
+        """For each axis, number of consecutive samples whose applied command is close to the newest Command."""
 
     def start(self, measured: Measurement) -> None:
         """Store Measurement 0. Its command applies until Command 1 is due."""

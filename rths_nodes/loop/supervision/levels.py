@@ -43,19 +43,19 @@ from rths_nodes.loop.supervision.limits import NEVER, Row, acting, table
 
 CHANNEL, QUANTITY = "channel", "quantity"
 OF_AXES = tuple(name for name, row in QUANTITIES.items() if row.level is not Disagreement)
-"""Names of quantities that an expression must use with the name of an axis."""
+"""Quantities that an expression can use only together with the name of an axis."""
 WHOLE_RIG = "whole rig"
-"""Name used in place of an axis name for levels of the complete rig."""
+"""Name that replaces an axis name for levels of the complete rig."""
 FLAGS = 2
 """Number of values before the channels: the flags of Command and Measurement."""
 
 
 Column = Callable[[list[Reading], list[Reading], list[float]], float]
-"""Function of the readings of the axes, the previous readings, and the sample's values before this column."""
+"""Function that computes a value from the axes' readings, their previous readings, and the earlier values."""
 
 
 def _counter(row: RigQuantity, dt: float) -> Column:
-    """Return a column for ``row``: number of consecutive counted samples, or their fraction in the last second."""
+    """Return a column that counts the samples of ``row``: consecutive number, or share of the last second."""
     count, length = 0, max(1, round(SHARE_S / dt))
     last: deque[bool] | None = deque([False] * length, maxlen=length) if row.unit == SHARE else None
 
@@ -74,14 +74,14 @@ def _counter(row: RigQuantity, dt: float) -> Column:
 
 
 class LevelWatch:
-    """Checks the levels of all axes in ``limits`` and of the ``whole`` rig. A watch without levels is falsy.
+    """Checks the levels of all axes in ``limits`` and of the ``whole`` rig. A watch without levels is false.
 
-    A level has two pairs of bounds. Exceeding the first pair is reported once per level, in ``told``. Exceeding
-    the second pair causes the action. ``channels`` are names of auxiliary channels, with units. ``quantities``
-    are parameters of quantities with memory, by name. Raises ConfigError if a channel, quantity or expression is
-    invalid.
+    A level has two pairs of bounds. A value outside the first pair is reported once per level, in ``told``. A
+    value outside the second pair causes the action. ``channels`` are names of auxiliary channels, with units.
+    ``quantities`` are parameters of quantities with memory, by name. Raises ConfigError if a channel, quantity or
+    expression is invalid.
 
-    A sample has one list of values: flags of Command and Measurement, channels, columns. Unused columns are 0.
+    The values of a sample are one list: flags of Command and Measurement, channels, columns. Unused columns are 0.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class LevelWatch:
                 self._names[CHANNEL][name] = index, unit_of(unit.rstrip("]") or "1")
         self._before: list[Reading] = []
         self._failure = ""
-        """Error of the first quantity that failed, whose value is then NaN. Empty without a failure."""
+        """Error of the first quantity that failed, or empty. The values of failed quantities are NaN."""
         for name, params in (quantities or {}).items():
             self._remember(name, params)
         of_axes = {axis: of_axis.levels.in_effect() for axis, of_axis in limits.items() if of_axis.levels}
@@ -123,7 +123,7 @@ class LevelWatch:
         self._telling, self._acting = table(self._told.values()), table(by_severity)
         self._ends = dict.fromkeys(self._told, (math.inf, -math.inf))
         self._beyond: dict[int, tuple[int, int]] = {}
-        """Number of samples beyond the level, and the first of these samples, by index of the value."""
+        """Number of samples outside the bounds, and the first of these samples, by index of the value."""
         self._calls = 0
         self.told: list[str] = []
 
@@ -164,7 +164,7 @@ class LevelWatch:
         def value(now: list[Reading], before: list[Reading], values: list[float]) -> float:
             try:
                 return float(made.step([part.value(values) for part in parts]))
-            except Exception as error:  # user code may raise any exception; supervision must continue
+            except Exception as error:  # user code can raise any exception, but supervision must continue
                 self._failure = self._failure or f"{path}: {type(error).__name__}: {error}"
                 return math.nan
 
@@ -205,7 +205,7 @@ class LevelWatch:
             problem = "is not a number" if math.isnan(at_rest) else f"is {at_rest:g} {level.unit}"
             raise ConfigError(
                 f"{path}.of = {show(level.of)}: {problem} if the rig is at rest at zero, so "
-                "the level would act at rest"
+                "the level would act without any motion"
             )
         return lambda now, before, values: made.value(values) / unit.factor
 
@@ -233,8 +233,8 @@ class LevelWatch:
     ) -> tuple[str, str]:
         """Return reason and action (``core/limits.py``) of the most severe level that acts on a Measurement.
 
-        Both are empty if no level acts. Without a Command, the applied command is also the target. ``aims``
-        ``(n_axes,)`` m, unless None, replaces the targets in tracking errors.
+        Both are empty if no level acts. If ``command`` is None, the applied command also counts as target. If
+        ``aims`` ``(n_axes,)`` m is not None, it replaces the targets in tracking errors.
         """
         values, call = self._values(command, measured, aims), self._calls
         self._calls = call + 1

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits as rows: bounds of a value, with persistence, action, and the text of a breach.
+"""Limits as rows: bounds of a value, with persistence, action, and the text for a breach.
 
-:func:`acting` checks values against rows. :func:`broken_alone` spells out the rows of a displacement command,
-because a loop over rows takes 50 % longer. These functions and :func:`of_errors`, which computes values, are
-kernels. NaN violates every bound.
+:func:`acting` checks values against rows. :func:`broken_alone` checks displacement commands without rows, because
+a loop over rows takes 50 % longer. These functions and :func:`of_errors`, which computes values, are kernels. NaN
+violates every bound.
 
 :class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force). The rig
 stops at the first sample with a breach. Optional limits are in ``levels.py``. The software limits are not a safety
@@ -38,9 +38,8 @@ NONE, NEVER = -1, 2**62
 class Row(NamedTuple):
     """Limit of the value at index ``slot``, with bounds ``low`` and ``high``.
 
-    ``action`` is due after ``persistence`` consecutive samples outside the bounds. A report contains ``path`` and
-    then ``text``, formatted with the value, ``high``, ``low``, sign and value of the violated bound, and the
-    duration.
+    ``action`` is due after ``persistence`` consecutive samples outside the bounds. A report consists of ``path``
+    and ``text``, formatted with value, ``high``, ``low``, relation and bound that are violated, and duration.
     """
 
     path: str
@@ -57,7 +56,7 @@ class Row(NamedTuple):
 
 
 def within(path: str, slot: int, most: float, unit: str, noun: str = "") -> Row:
-    """Return a row that limits the magnitude of a value to ``most``."""
+    """Return a row that limits the magnitude of the value at index ``slot`` to ``most``."""
     shown = f"{noun} = " if noun else ""
     return Row(path, slot, -most, most, text=f": {shown}{{:.6g}} {unit}: must be within +- {{:g}} {unit}")
 
@@ -167,8 +166,8 @@ class LimitCheck:
     """Checks commands before they are sent, and measurements on arrival, against the limits of all axes.
 
     Commands and targets are relative to the zero of the test (``tares``). Measurements are untared, and forces are
-    checked before their correction. Axes with the same number in ``groups`` stop together. Force axes are last.
-    Values by axis are in m, or in N in force mode.
+    checked before they are corrected. Axes with the same number in ``groups`` stop together. Force axes are last.
+    Commands and targets are in m, or in N in force mode.
 
     ``beside`` is true if measurements have limits other than displacement and force.
     """
@@ -203,7 +202,7 @@ class LimitCheck:
         self.beside = any(row.slot >= 2 * len(axis_limits) for row in measured)
 
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
-        """Return the reason to refuse ``command`` after ``previous`` commands in ``modes``, or an empty string."""
+        """Return the reason to refuse ``command``, or an empty string. ``modes`` are the modes of ``previous``."""
         targets, commands = command.target.tolist(), command.command.tolist()
         if self.loads and (reason := self._unfit_load(command, targets, commands, previous, modes)):
             return reason
@@ -273,7 +272,7 @@ class LimitCheck:
         return _not_finite("measured", channels, self._channels) if channels else ""
 
     def start(self, measured: Measurement) -> None:
-        """Begin the checks by :meth:`refusal` at the applied commands of ``measured``."""
+        """Start :meth:`refusal` from the applied commands of ``measured``."""
         self._sent, self._modes = measured.command.tolist(), b""
 
     def refusal(self, command: Command) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Monitor: updates the indices sample by sample, checks their limits, and watches the corridor of the test."""
+"""Monitor: updates the indices sample by sample, and checks their limits and the corridor of the test."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from rths_nodes.loop.supervision.limits import NONE, acting, table, within
 
 INDICATE, TRIP = "indicate", "trip"
 ROUNDED = 0.999
-"""Fraction of a bound. A sum below this fraction is within the bound in any order of summation."""
+"""Fraction of a bound below which a sum is within the bound, whatever the rounding errors of its summation."""
 INDICES = ("energy_error_percent", "tracking_indicator_rate", "tracking_indicator_rate_over_amplitude")
 """Parameters that limit an index."""
 OF_CORRIDOR = ("corridor_action", "corridor_persistence")
-"""Parameters that apply to the corridor in the same file."""
+"""Parameters that a rig file with a corridor always overrides."""
 SPAN = 32
-"""Number of samples for the slope of the tracking indicator: 31 ms at 1024 Hz."""
+"""Number of samples over which the slope of the tracking indicator is computed (31 ms at 1024 Hz)."""
 
 
 @params
@@ -44,8 +44,8 @@ class MonitorParams:
         "largest permitted magnitude of the running energy monitor; default: no limit", "%", None, more_than=0.0
     )
     reference_energy: float | None = number(
-        "energy that the running energy monitor adds to the input energy, because the input energy is near "
-        "zero at first; default: the strain energy of the structure at first yield",
+        "energy added to the input energy, which is near zero at first, in the denominator of the running energy "
+        "monitor; default: the strain energy of the structure at first yield",
         "J",
         None,
         at_least=0.0,
@@ -64,7 +64,7 @@ class MonitorParams:
         more_than=0.0,
     )
     smallest_amplitude: float | None = number(
-        "lower bound of the amplitude in tracking_indicator_rate_over_amplitude; required with this limit",
+        "lower bound of the largest target in tracking_indicator_rate_over_amplitude; required by that limit",
         "m",
         None,
         more_than=0.0,
@@ -74,20 +74,20 @@ class MonitorParams:
     )
     corridor_action: str = text("reaction when the test leaves the corridor", INDICATE, choices=(INDICATE, TRIP))
     corridor_persistence: float = number(
-        "time outside the corridor after which a quantity counts as having left it", "s", 0.05, at_least=0.0
+        "time outside its band after which a quantity has left the corridor", "s", 0.05, at_least=0.0
     )
 
     stuck_displacement: float | None = number(
-        "travel of a target in one direction. The test trips unless the displacement sensor shows a tenth of "
-        "this travel. Default: computed from resolution, noise, lost motion and stroke",
+        "travel of a target in one direction of which the displacement sensor must show a tenth; otherwise the "
+        "test trips. Default: computed from resolution, noise, lost motion and stroke",
         "m",
         None,
         more_than=0.0,
         at_most=100.0,
     )
     stuck_force: float | None = number(
-        "change of force, expected from displacement and stiffness in both directions, that a load cell must "
-        "show; otherwise the load cell is reported. Default: computed from resolution, noise and stiffness",
+        "change of force, expected from displacement and stiffness, after which a load cell is reported if it "
+        "shows no change in either direction. Default: computed from resolution, noise and stiffness",
         "N",
         None,
         more_than=0.0,
@@ -97,8 +97,8 @@ class MonitorParams:
     def validate(self, path: str) -> None:
         if self.tracking_indicator_rate_over_amplitude is not None and self.smallest_amplitude is None:
             raise ConfigError(
-                f"{path}.smallest_amplitude: missing, but required by tracking_indicator_rate_over_amplitude "
-                "at the beginning of the test"
+                f"{path}.smallest_amplitude: missing; tracking_indicator_rate_over_amplitude requires it while "
+                "targets are small"
             )
         if self.corridor is None and self.corridor_action == TRIP:
             raise ConfigError(f"{path}.corridor_action = '{TRIP}': requires {path}.corridor")
@@ -137,16 +137,16 @@ class Monitor:
         self._steep, self._smallest = bool(self._rows.keys() & {1, 2}), params.smallest_amplitude
         self._indicators = deque([[0.0] * n_axes], maxlen=SPAN)
         self.in_order = corridor is not None or self._steep
-        """True if the check of a sample requires all earlier samples."""
+        """True if the samples must be checked one by one, in order."""
         self._within = math.inf if self._percent is None else ROUNDED * self._percent * reference_energy / 100.0
-        """Largest energy error (J) that is within its limit for every input energy."""
+        """Energy error (J) up to which its limit is met for every input energy."""
         if self.in_order:
             self._within = -1.0  # every energy error exceeds this, so every sample is checked
         calls = self._within, self._judge, self._take_targets
         self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, *calls)
         self.step = self.tracking.step
-        """Advance by a sample. The arguments are sample number, target (m), measured displacement (m) and measured
-        force (N), the last three by axis."""
+        """Process a sample. The arguments are its number and, by axis, target (m), measured displacement (m) and
+        measured force (N)."""
 
     @property
     def sample(self) -> int:
@@ -186,9 +186,10 @@ class Monitor:
             self.breach = sample, f"monitor.corridor: {why}"
 
     def _steepest(self) -> tuple[float, float]:
-        """Return the steepest slope of a tracking indicator (m^2/s), and the largest ratio to a squared target.
+        """Return the steepest slope of a tracking indicator (m^2/s), and the largest ratio of such a slope.
 
-        Both have the largest magnitude of all axes, with its sign. They are 0 during the first samples.
+        The ratio refers to the squared target. Both are the values of the axis with the largest magnitude, with
+        their signs. They are 0 during the first SPAN samples.
         """
         tracking, last, smallest = self.tracking, self._indicators, self._smallest
         before, complete = last[0], len(last) == SPAN
@@ -203,7 +204,7 @@ class Monitor:
         return max(steep, key=_size), max(relative, key=_size)
 
     def doubtful(self, errors: Array) -> NDArray[np.intp]:
-        """Return the indices of energy errors ``(n,)`` J that exceed the limit for some input energy."""
+        """Return the positions of energy errors ``(n,)`` J that exceed the limit for some input energy."""
         return np.flatnonzero(~(np.abs(errors) <= self._within))
 
     def breaks(self, errors: Array, values: Array) -> bool:
@@ -215,7 +216,7 @@ class Monitor:
         if self._percent is None:
             return False
         percents = self.energy.running_percents(errors, values)
-        undefined = np.isnan(percents) & np.isfinite(errors) & np.isfinite(values)  # the input energy is zero
+        undefined = np.isnan(percents) & np.isfinite(errors) & np.isfinite(values)  # the denominator is zero
         return not bool((undefined | (np.abs(percents) <= self._percent)).all())
 
     @property
@@ -266,9 +267,9 @@ OUTSIDE = "_outside_percent"
 
 @dataclass(frozen=True, eq=False)
 class Corridor:
-    """Predicted bands in which a test should stay: the envelope of many runs on different plants, with a margin.
+    """Predicted bands in which a test should stay: envelope of many runs with different plants, plus a margin.
 
-    It reveals a slipping bolt, a degrading specimen or a drifting sensor long before a limit is exceeded.
+    A test that leaves a band reveals, for example, a slipping bolt or a drifting sensor before it exceeds a limit.
     The bands of QUANTITIES are ``lower`` to ``upper`` ``(3, n, n_axes)``, from sample 0. NaN means no band.
     ``nominal`` ``(3, n, n_axes)`` is the response of the nominal plant. ``source`` describes the prediction.
     """
@@ -301,7 +302,7 @@ def load_corridor(path: str, axes: tuple[str, ...], servo_rate: float, samples: 
         bands = [np.asarray(data[name], dtype=np.float64) for name in ("lower", "upper", "nominal")]
         corridor = Corridor(tuple(header["axes"]), float(header["servo_rate"]), str(header["source"]), *bands)
         if any(band.shape != (len(QUANTITIES), corridor.samples + 1, len(corridor.axes)) for band in bands):
-            raise ValueError("the bands have different sizes")
+            raise ValueError("the bands have wrong sizes")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
     except (KeyError, TypeError, ValueError) as error:
@@ -328,9 +329,9 @@ def corridor_quantities(displacement: Array, force: Array) -> Array:
 class CorridorWatch:
     """Follows a test sample by sample, and detects when the test leaves its corridor.
 
-    Each quantity of an axis is a limit row with bounds that change with the sample. ``left`` is None, or the first
-    sample at which a quantity had been outside its band for ``persistence`` samples, with a text. ``energies`` are
-    the absorbed energies, J.
+    Each quantity of an axis is a limit row whose bounds change with the sample. ``left`` is None until a quantity
+    has been outside its band for ``persistence`` samples. It then contains the sample and a text. ``energies`` are
+    the energies absorbed by each axis, J.
     """
 
     def __init__(self, corridor: Corridor, persistence: int) -> None:
@@ -346,7 +347,7 @@ class CorridorWatch:
         self._in_a_row, self._last, self._outside = [0] * size, [NONE - 1] * size, [0] * size
 
     def start(self, displacement: Sequence[float], force: Sequence[float]) -> None:
-        """Set displacement (m) and force (N) at the start, ``(n_axes,)``. The default is the first sample."""
+        """Set the initial displacements (m) and forces (N), ``(n_axes,)``. Default: values of the first sample."""
         self._before = displacement, force
         self._reset()
 
@@ -358,7 +359,7 @@ class CorridorWatch:
         self._before, self._samples = (displacement, force), self._samples + 1
         values, (lower, upper) = (*displacement, *force, *self.energies), self._bands[sample].tolist()
         bands = enumerate(zip(lower, upper, strict=True))
-        # NaN means that there is no band
+        # where a bound is NaN, the quantity has no band
         rows = tuple((i, low, high, self._persistence) for i, (low, high) in bands if low == low)
         index = acting((rows, self._in_a_row, self._last), values, sample)
         self._outside = [count + (then == sample) for count, then in zip(self._outside, self._last, strict=True)]
@@ -369,7 +370,7 @@ class CorridorWatch:
             self.left = sample, f"{path}: {name} = {value:.6g} {unit}, but was predicted {band}"
 
     def metrics(self) -> dict[str, float]:
-        """Return the percentage of samples outside each band (worst axis), and the sample of ``left`` or NaN."""
+        """Return the percentage of samples outside each band, for the worst axis, and the sample of ``left``."""
         most = np.max(np.reshape(self._outside, (len(QUANTITIES), -1)), axis=1, initial=0).tolist()
         counts, n = zip(QUANTITIES, most, strict=True), max(1, self._samples)
         metrics = {name + OUTSIDE: 100.0 * count / n for (name, _), count in counts}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities with memory for expressions of levels."""
+"""Quantities with memory, such as integrals, for use in expressions of levels."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SECOND = unit_of("s")
 
 @params
 class OfOne:
-    """Parameters of a quantity computed from one expression."""
+    """Parameter of a quantity computed from one expression."""
 
     of: tuple[str, ...] = texts("expression from which the quantity is computed, as a list with one element")
 
     def validate(self, path: str) -> None:
         if len(self.of) != 1:
-            raise ConfigError(f"{path}.of: has {len(self.of)} expressions, but must have one")
+            raise ConfigError(f"{path}.of: has {len(self.of)} expressions, but must have exactly 1")
 
 
 class Integral:
@@ -81,22 +81,22 @@ class LowPass:
 
 
 class MovingRms:
-    """Root mean square over the last samples, e.g. the intensity of a vibration.
+    """Root mean square of the last samples, e.g. as the intensity of a vibration.
 
-    The result is sqrt(sum x^2 / n) for the last n values x of the expression. The n samples span ``duration`` s.
-    Values before the first sample are 0.
+    The result is sqrt(sum x^2 / n) for the last n values x of the expression, which span ``duration`` s. Values
+    before the first sample count as 0.
     """
 
     @params
     class Params(OfOne):
-        duration: float = number("length of the window", "s", more_than=0.0, at_most=60.0)
+        duration: float = number("duration of the window", "s", more_than=0.0, at_most=60.0)
 
     def __init__(self, params: Params, dt: float) -> None:
         count = max(1, round(params.duration / dt))
         self._squares = deque([0.0] * count, maxlen=count)
         self._sum = self._coming = 0.0
-        """``_sum``: sum of the squares in the window. It accumulates rounding errors, because summing the window
-        at each sample would take too long. ``_coming``: sum of the squares since it last replaced ``_sum``."""
+        """``_sum``: sum of the squares in the window. It is updated, because a new sum would take too long.
+        ``_coming``: sum of the latest squares. It replaces ``_sum`` once per window to remove rounding errors."""
         self._left, self._wild = count, 0
         """Number of samples until ``_coming`` replaces ``_sum``, and number of non-finite values in the window."""
 

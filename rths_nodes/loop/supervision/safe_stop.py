@@ -33,16 +33,16 @@ from rths_nodes.loop.supervision.handover import Tares
 
 
 def braking_time(limits: Iterable[Limits]) -> float:
-    """Return the longest time (s) in which axes with ``limits`` come to rest together."""
+    """Return the longest time (s) that axes with ``limits`` need to come to rest together."""
     return max(limit.velocity / limit.deceleration for limit in limits)
 
 
 def excess_travel(limits: Limits, max_bridge: float, time: float = 0.0) -> float:
     """Return the largest travel (m) of the command of an axis from the last complete sample to rest.
 
-    The command moves for at most ``max_bridge`` s at the velocity limit. Then it decelerates, for at
-    least ``time`` s if other axes stop with it. The actuator moves further than its command by its lag. In a pause
-    the travel also depends on the compensator, and only the stroke bounds it.
+    The command moves for at most ``max_bridge`` s at the velocity limit. Then it decelerates, for at least
+    ``time`` s if other axes stop with it. The actuator moves further than its command, by its lag. In a pause the
+    travel also depends on the compensator, and is bounded only by the stroke.
     """
     braking = 0.5 * limits.velocity * max(time, braking_time([limits]))
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
@@ -51,12 +51,11 @@ def excess_travel(limits: Limits, max_bridge: float, time: float = 0.0) -> float
 class SafeStop:
     """Decelerates the axes of each group to rest in a common time, and then holds them.
 
-    A group therefore stays on a straight line (``core/limits.py``). ``groups`` contains the group number of each
-    axis. Without ``groups``, each axis stops by itself. Commands are relative to the zero of the test (``tares``).
+    A group therefore moves along a straight line (``core/limits.py``). ``groups`` contains the group number of
+    each axis. Without it, each axis stops by itself. Commands are relative to the zero of the test (``tares``).
 
-    From a state within the limits, no axis exceeds its deceleration or leaves its stroke. From other states, a
-    group decelerates as fast as necessary to end within the stroke, and an axis beyond its stroke moves no further
-    outwards.
+    If a stop begins within the limits, no axis exceeds its deceleration or its stroke. Otherwise, a group
+    decelerates as fast as necessary to end within the stroke, and an axis beyond its stroke moves no further out.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class SafeStop:
         rows = [(i, zeros[i], lim.stroke, lim.velocity * dt, changes[i]) for i, lim in enumerate(axis_limits)]
         self.groups = tuple(tuple(rows[axis] for axis in group) for group in braked_together(axis_limits, groups))
         self.state, self.samples = [0.0] * (PER_AXIS * len(rows)), 0
-        """Values of the axes, written by :func:`begin`, and number of ``samples`` of the stop."""
+        """``state``: values of the axes, written by :func:`begin`. ``samples``: number of samples of the stop."""
         at_zero = np.zeros(len(rows))
         self.begin(at_zero, at_zero)
 
@@ -131,24 +130,24 @@ def command_after(state: list[float] | Array, axis: int, done: float) -> float:
 
 
 class LastPositions:
-    """Stores each axis's ``last`` displacement (m) measured within the stroke, in case its sensor fails."""
+    """Stores the ``last`` displacement (m) measured within the stroke, by axis, in case a sensor fails."""
 
     def __init__(self, limits: Iterable[Limits]) -> None:
         self._strokes = np.array([limit.stroke for limit in limits])
         self.last = np.zeros(len(self._strokes))
 
     def receive(self, measured: Measurement, shown: Measurement) -> None:
-        """Receive a Measurement, tared and untared. Ignore displacements at the stroke (saturated sensor)."""
+        """Receive a Measurement, tared and untared (``shown``). Ignore displacements outside the stroke."""
         self.last = np.where(np.abs(shown.displacement) < self._strokes, measured.displacement, self.last)
 
 
 def held_places(
     commands: tuple[Array, Array], modes: tuple[bytes, bytes], n_moved: int, places: Array
 ) -> tuple[Array, Array]:
-    """Return the last two ``commands`` ``(n_axes,)`` in m. Axes from index ``n_moved`` on may have commands in N.
+    """Return the last two ``commands`` ``(n_axes,)``, with positions (m) in place of commands in N.
 
-    ``modes`` are the modes of the two commands. The last position in ``places`` replaces a command in N. The axis
-    is held, without velocity, at this position, where its force loop also ends (``ForceAxis.hold``).
+    Only axes from index ``n_moved`` on have commands in N. ``modes`` are the modes of the two commands. ``places``
+    are the positions at which these axes are held, and at which their force loops end (``ForceAxis.hold``).
     """
     before, last = commands
     for axis in range(n_moved, len(last)):
@@ -161,15 +160,16 @@ def held_places(
 
 
 class LoadStop:
-    """Inserts force axes ("loads"), the ``axes`` after the first ``n_moved``, into the commands of a stop.
+    """Inserts the commands of force axes ("loads") into the commands of a stop.
 
-    Each load maintains its force until the other axes rest, and then holds its position. Holding it earlier would
-    unload a specimen whose top still drifts. A load that caused the trip holds its position immediately.
+    Loads are the ``axes`` from index ``n_moved`` on. Each load maintains its force until the other axes rest, and
+    then holds its position. Holding the position earlier would unload a specimen whose top still drifts. A load
+    that caused the trip holds its position immediately.
 
     A force loop uses the target of the neighbouring axis. The command of that axis leads this target by the delay
     of the actuator, and stops first. The target moves to the same end along a cubic that begins with its last
-    velocity. The target takes longer than the command by twice the lead divided by this velocity, so its
-    velocity decreases linearly for a pure delay.
+    velocity. The target takes longer than the command by twice the lead divided by this velocity. For a pure
+    delay, its velocity thus decreases linearly.
 
     ``dt`` is in s. ``breach`` returns the reason to stop for a Measurement, the sent targets and their modes.
     """
@@ -181,7 +181,7 @@ class LoadStop:
         self.places = LastPositions(axes.values())
         self._longest = 0.1 / dt  # longest delay of an actuator: 0.1 s
         self._loads: dict[int, tuple[float, int]] = {}
-        """Maintained force (N) or held position (m), and mode, by index of the axis."""
+        """Maintained force (N) or held position (m) of each load, and its mode, by index of the axis."""
         self._done = 0
 
     @property
@@ -204,7 +204,7 @@ class LoadStop:
         self._samples, self._done = stop.samples + 2 * math.ceil(later.max()), 0
 
     def command(self, command: Command, shown: Measurement) -> Command:
-        """Insert the loads into the ``command`` of the stop. ``shown`` is untared, ``places`` are tared."""
+        """Insert the loads into the ``command`` of the stop. The Measurement ``shown`` is untared."""
         if not self.at_rest:
             self._release(shown)
         if not self._loads:

@@ -65,7 +65,7 @@ class TestMachine:
 
 @dataclass(frozen=True)
 class StopRequest:
-    """Request for a stop. ``reason`` names source and cause. ``end`` is the final state, HELD or TRIPPED.
+    """Request for a safe stop. ``reason`` states source and cause. ``end`` is the final state, HELD or TRIPPED.
 
     The stop begins at ``sample``, or at the next sample if ``sample`` has passed.
     """

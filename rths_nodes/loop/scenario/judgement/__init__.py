@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judgements about the numbers of a test and its rig, made by rules.
+"""Rules that judge the numbers of a test and its rig.
 
 Impossible values are refused when a scenario is loaded or run. Doubtful values are cautions: ``rths check`` prints
-them, an operator signs them on a real rig, and the report lists them. Values within a section
-are checked by its ``validate``, components by their ``fits`` and ``cautions`` (``core/parameters.py``).
+them, an operator signs them on a real rig, and the report lists them. A section checks its own values in
+``validate``, and a component in ``fits`` and ``cautions`` (``core/parameters.py``).
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ __all__ = ["RULES", "Judgement", "cautions", "refuse", "refuse_weaker"]
 
 
 def refuse(scenario: Scenario, simulated: bool = True) -> None:
-    """Raise one ConfigError for all impossible and, unless ``simulated``, all missing numbers."""
+    """Raise one ConfigError for all impossible numbers and, for a real rig, all missing numbers."""
     seen = Seen(scenario, simulated, date.today())
     Problems(judgement.words for judgement in _judgements(seen, REFUSED)).refuse()
 
 
 def refuse_weaker(scenario: Scenario, rig: RigFile | Scenario, levels: WholeLevels, energy: object) -> None:
-    """Raise ConfigError if a level or bound is weaker than in ``rig``, a rig file or the earlier scenario.
+    """Raise ConfigError if a level or bound is weaker than in ``rig`` (rig file, or scenario before a change).
 
-    ``levels`` are the levels of ``rig``, and ``energy`` is the earlier ``monitor.reference_energy``.
+    ``levels`` are the levels of ``rig``. ``energy`` is ``monitor.reference_energy`` before the change.
     """
     (rule,) = (rule for rule in RULES if rule.name == rig_rules.WEAKER)
     Problems(map(rule.text, rig_rules.weaker_than_rig(scenario, rig, levels, energy))).refuse()
 
 
 def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:
-    """Return the doubtful values at the date ``today``. Raises ConfigError if a component cannot be built."""
+    """Return the values that are doubtful on ``today``. Raises ConfigError if a component cannot be built."""
     seen = Seen(scenario, simulated, today or date.today())
     return [*structure.of_components(scenario), *_judgements(seen, CAUTION)]
 

@@ -44,9 +44,9 @@ OVERSHOOT = 1.5
 SLIGHT = 0.01
 """Fraction of the velocity limit that every useful motion reaches."""
 SIGMAS = 6.0
-"""Number of standard deviations of the noise that one sample in 500 million exceeds."""
+"""Bound on noise, in standard deviations. One sample in 500 million exceeds it."""
 ERRORS = (("tracking_error", "stroke", "m", "displacement"), ("force_error", "force", "N", "force"))
-"""Limit of an error, the limit that it must not exceed, the unit of both, and the sensor of the second limit."""
+"""Rows: limit of an error, limit that it must not exceed, unit of both, sensor of the second limit."""
 WEAKER = "level_of_rig_is_weaker"
 
 
@@ -57,7 +57,7 @@ def _bounds(level: Level) -> Iterator[tuple[str, float]]:
 @rules(
     velocity_beyond_stroke=caution(
         "`limits.velocity` should be at most 4 sqrt(`deceleration` x `stroke`)",
-        "The limit of the stroke always acts first",
+        "The stroke limit always acts before such a velocity limit",
     ),
     stop_of_no_actuator=refused(
         "`limits.deceleration` must be at most 10 000 m/s^2",
@@ -65,18 +65,18 @@ def _bounds(level: Level) -> Iterator[tuple[str, float]]:
     ),
     stop_in_one_sample=caution(
         "`limits.deceleration` should be at most `velocity` x `servo_rate` or 100 m/s^2, whichever is larger",
-        "No actuator follows this change of velocity in a safe stop",
+        "No actuator can follow this change of velocity in a safe stop",
     ),
     tracking_error_beyond_stroke=refused(
         "`limits.tracking_error` must be at most `stroke`",
         "An axis with such an error does not follow its target",
     ),
     force_error_beyond_force=refused(
-        "`limits.force_error` must be at most `force`", "A load with such an error is not controlled"
+        "`limits.force_error` must be at most `force`", "A force with such an error is not controlled"
     ),
     limit_at_end_of_sensor=caution(
         "`limits.stroke` and `limits.force` should be at most 98 % of the `range` of their sensors",
-        "A saturated sensor shows no larger value, so the limit may never act",
+        "A sensor cannot show values beyond its range, so the limit may never act",
     ),
 )
 def _axis(seen: Seen) -> Iterator[Found]:
@@ -115,7 +115,7 @@ def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:
 @rules(
     level_only_told=caution(
         "a level of force, displacement or tracking error should have an action",
-        "The level only reports; use warn_minimum and warn_maximum for reports",
+        "This level has no effect except a report; use warn_minimum and warn_maximum for reports",
     ),
     level_acts_late=caution(
         "the travel in `persistence` samples at `limits.velocity` should be at most the total stroke",
@@ -145,7 +145,7 @@ def _level(seen: Seen) -> Iterator[Found]:
 @rules(
     level_broken_at_rest=refused(
         "a level of a rate, step or error must have `minimum` <= 0 and `maximum` >= 0",
-        "The quantity is zero at rest, so the level would act at rest",
+        "The quantity is zero at rest, so the level would act without any motion",
     ),
     level_broken_without_load=caution(
         "a level of force or displacement should have `minimum` <= 0 and `maximum` >= 0",
@@ -153,7 +153,7 @@ def _level(seen: Seen) -> Iterator[Found]:
     ),
     level_within_noise=caution(
         "a level should exceed the noise (6 times its rms value) and the resolution of the quantity",
-        "The level acts on noise",
+        "Noise alone triggers the level",
     ),
     piston_velocity_beside_limit=caution(
         "`levels.piston_velocity` should be between 1 % and 150 % of `limits.velocity`",
@@ -161,7 +161,7 @@ def _level(seen: Seen) -> Iterator[Found]:
     ),
     command_step_beyond_velocity=refused(
         "`levels.command_step` must be at most `limits.velocity` / `servo_rate`",
-        "The limit of the velocity stops the test before a larger level acts",
+        "The velocity limit stops the test before a larger level acts",
     ),
     disagreement_beyond_sensor=refused(
         "a level of disagreement must be at most the `range` of the second sensor",
@@ -234,8 +234,8 @@ def _of_rig(seen: Seen) -> Iterator[Found]:
         True,
     ),
     force_loop_not_commissioned=caution(
-        "a test should show that the controller can switch from its force loop to displacement",
-        "The command rths commission does not test force loops",
+        "a trial should show that the controller can switch from its force loop to displacement control",
+        "rths commission does not test force loops",
         True,
     ),
 )
@@ -292,8 +292,8 @@ def _shown(name: str, level: Level) -> str:
 
 @rules(
     level_of_rig_is_weaker=refused(
-        "`limits.levels` must contain every acting level of the rig file, with bounds at most as wide "
-        "and `persistence` at most as long",
+        "`limits.levels` must contain every acting level of the rig file, without wider bounds or a "
+        "longer `persistence`",
         "A test can only narrow the limits of its rig",
         True,
     ),
@@ -313,7 +313,7 @@ def weaker_than_rig(
     yield from _weaker("levels.expressions", present, levels.expressions)
     for name, quantity in levels.quantities.items():
         if scenario.levels.quantities.get(name) != quantity:
-            yield Found(WEAKER, f"levels.quantities.{name}", "", "must be as on its rig")
+            yield Found(WEAKER, f"levels.quantities.{name}", "", "must equal the quantity of its rig")
     bounds: list[tuple[str, object, object, str]] = [("bridge", rig.bridge, scenario.bridge, "max_bridge")]
     keys = (*INDICES, "reference_energy", "smallest_amplitude", "stuck_displacement")  # larger values are weaker
     bounds += [("monitor", rig.monitor, scenario.monitor, key) for key in keys]
@@ -340,11 +340,11 @@ STEPS = 2.0
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
 """Ratios of rms noise to range: noise is doubtful above ``NOISY``, and refused at or above ``COVERED``."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
-"""Bounds of the port reading at full scale of a channel: volts, milliamperes, or counts of up to 24 bits."""
+"""Bounds of a channel's reading at full scale, in volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
 """Factor between units that are easily confused, such as N and kN, or mm and m."""
 BITS = range(15, 25)
-"""Resolutions of converters, bits. A full scale of 2^bits / 1000 (32.768, 65.536 ...) indicates a wrong unit."""
+"""Usual resolutions of converters, bits. A full scale of 2^bits / 1000 (e.g. 32.768) indicates a wrong unit."""
 EXACT = 1e-3
 OVERSIZED, LOST = 100.0, 500.0
 """Ratios of a sensor's range to the monitored limit: doubtful above ``OVERSIZED``, refused at ``LOST`` or more."""
@@ -433,12 +433,12 @@ def _scale(seen: Seen) -> Iterator[Found]:
 @rules(
     range_of_another_unit=refused(
         "the `range` of displacement and force must be less than 500 times the limit `stroke` or `force`",
-        "The limit is within the error of the sensor; check the units of range and limit",
+        "The limit is smaller than the error of the sensor; check the units of range and limit",
         True,
     ),
     range_is_large=caution(
         "the `range` of displacement and force should be at most 100 times the limit `stroke` or `force`",
-        "The sensor hardly resolves the limit",
+        "The sensor is too coarse for the limit",
     ),
 )
 def _range(seen: Seen) -> Iterator[Found]:
@@ -489,7 +489,7 @@ def _calibration(seen: Seen) -> Iterator[Found]:
 @rules(
     friction_beyond_force=refused(
         "`corrections.friction` must be less than `limits.force`",
-        "The correction exceeds the largest force that may be measured",
+        "The correction exceeds the largest permitted force",
     ),
     friction_is_large=caution(
         "`corrections.friction` should be at most 20 % of `limits.force`",
@@ -497,7 +497,7 @@ def _calibration(seen: Seen) -> Iterator[Found]:
     ),
     fixture_beyond_force=caution(
         "`corrections.fixture_mass` x `limits.deceleration` should be less than `limits.force`",
-        "In a safe stop the inertia of the fixture alone exceeds the force limit",
+        "In a safe stop, the inertial force of the fixture alone exceeds the force limit",
     ),
 )
 def _correction(seen: Seen) -> Iterator[Found]:
@@ -510,7 +510,7 @@ def _correction(seen: Seen) -> Iterator[Found]:
             rule = "friction_beyond_force" if friction >= force else "friction_is_large"
             yield Found(rule, f"{key_path}.friction", f"{friction:g} N", f"limits.force is {force:g} N")
         if mass is not None and mass * braking >= force:
-            text = f"the inertia at limits.deceleration = {braking:g} m/s^2 is {mass * braking:.4g} N, but "
+            text = f"the inertial force at limits.deceleration = {braking:g} m/s^2 is {mass * braking:.4g} N, but "
             text += f"limits.force is {force:g} N"
             yield Found("fixture_beyond_force", f"{key_path}.fixture_mass", f"{mass:g} kg", text)
 
@@ -547,12 +547,12 @@ def _rig_axis(seen: Seen) -> Iterator[Found]:
 @rules(
     no_servo_rate=caution(
         "`servo_rate` of the rig file should be set",
-        "Without this rate, a scenario with a wrong rate is not refused",
+        "If it is missing, a scenario with a wrong rate is not refused",
         True,
     ),
     rate_of_another_rig=refused(
         "`servo_rate` must be the `servo_rate` of the rig file",
-        "The rig would move at another velocity than commanded",
+        "With another rate, the rig would move at a wrong velocity",
         True,
     ),
 )
@@ -568,15 +568,15 @@ def _rate(seen: Seen) -> Iterator[Found]:
 @rules(
     bridge_beyond_silence=caution(
         "`bridge.max_bridge` should be at most the `silence` of the port",
-        "The rig counts as dead before the bridge has ended",
+        "With a longer bridge, the rig counts as lost before bridging ends",
     ),
     silence_is_long=caution(
         "the `silence` of the port should be less than `longest_wait`, and less than 10 times `bridge.max_pause`",
-        "Commands are sent to a dead rig for longer than a rig waits for commands",
+        "With a longer time, Commands are still sent to a rig that has failed",
     ),
     wait_is_long=caution(
         "the `longest_wait` of the port should be at most 10 times `bridge.max_pause`",
-        "The rig waits too long for a test computer that has failed",
+        "With a longer time, the rig waits too long for a test computer that has failed",
     ),
     start_is_a_jump=caution(
         "the `start_tolerance` of the port should be at most the travel of two samples at `limits.velocity`",

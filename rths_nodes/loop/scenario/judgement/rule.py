@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the numbers of a test and its rig: input, results and registration of the rules."""
+"""Base of the rules about a test and its rig: input of a rule, results, and the list of all rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFUSED, CAUTION = "refused", "caution"
 
 @dataclass(frozen=True)
 class Seen:
-    """Input of a rule. ``simulated`` is true if no actuator is real. ``today`` is the date for calibrations."""
+    """Input of a rule. ``simulated`` is true without real actuators. Calibrations are checked for ``today``."""
 
     scenario: Scenario
     simulated: bool
@@ -34,7 +34,7 @@ class Seen:
 
 
 class Found(NamedTuple):
-    """Number at ``path`` that violates the named ``rule``: its ``value`` with unit, and the ``requirement``."""
+    """Violation of the named ``rule`` by the number at ``path``. ``value`` is the number, with its unit."""
 
     rule: str
     path: str
@@ -46,9 +46,9 @@ Look = Callable[[Seen], Iterable[Found]]
 
 
 class Rule(NamedTuple):
-    """Required relation between numbers, and its reason. If ``real``, the rule applies only to real rigs.
+    """Required relation between numbers, and its reason. If ``real`` is true, it applies only to real rigs.
 
-    ``look`` yields the numbers that violate this rule, or other rules with the same function.
+    ``look`` yields the violations of this rule, and of the other rules that share this function.
     """
 
     weight: str
@@ -70,7 +70,7 @@ RULES: list[Rule] = []
 
 
 def rules(**named: Rule) -> Callable[[Look], Look]:
-    """Return a decorator that adds rules to RULES. Their ``look`` is the decorated function."""
+    """Return a decorator that adds rules to RULES, with the decorated function as their ``look``."""
 
     def added(look: Look) -> Look:
         RULES.extend(rule._replace(name=name, look=look) for name, rule in named.items())
@@ -81,7 +81,7 @@ def rules(**named: Rule) -> Callable[[Look], Look]:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Result of a rule for one number: the full ``name``, which an operator signs, and the text."""
+    """Result of a rule for one number. ``name`` is the full name that an operator signs, ``words`` the text."""
 
     name: str
     words: str

@@ -22,7 +22,7 @@ from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.structure import is_sparse
 
 OTHER, CONTRARY = 2.0, 100.0
-"""Ratios of two values of one stiffness: doubtful above ``OTHER``, refused above ``CONTRARY``."""
+"""Ratios of two values for the same stiffness: doubtful above ``OTHER``, refused above ``CONTRARY``."""
 STATED = ("experimental_stiffnesses", "experimental_stiffness")
 """Parameters of structures and integrators that define the stiffness of the tested part."""
 STEPS = 10.0
@@ -31,9 +31,9 @@ LONGEST_PERIOD = 20.0
 UNLIKE = 10.0
 """Ratio above which two stiffnesses cannot belong to the same specimen."""
 NO_FORCE = 1e-4
-"""Fraction of the force limit below which a specimen has practically no force."""
+"""Fraction of the force limit below which the force of a specimen is negligible."""
 STRONGEST = 15.0
-"""Ground acceleration above which a record is exceptional or in another unit, m/s^2."""
+"""Peak ground acceleration above which a record is exceptional or in another unit, m/s^2."""
 LARGEST = 64
 
 
@@ -46,7 +46,7 @@ LARGEST = 64
     stiffness_beside_frequency=caution(
         "the stiffness of a restoring force should be within a factor of 2 of the stiffness from "
         "`mass` and `frequency`",
-        "Damping and motion use different stiffnesses",
+        "Damping is computed from `mass` and `frequency`, but the motion from the restoring force",
     ),
 )
 def _stiffness(seen: Seen) -> Iterator[Found]:
@@ -99,7 +99,7 @@ def _partition(seen: Seen) -> Iterator[Found]:
         tested = np.array(matrix, float)
         moved, forces = (np.linalg.pinv(columns) for columns in transformation(assembly))
         stated = np.diag(forces @ tested @ moved)
-    except (ConfigError, ValueError, np.linalg.LinAlgError):  # the build refuses the part later, with the reason
+    except (ConfigError, ValueError, np.linalg.LinAlgError):  # an invalid part is refused later, with the reason
         return
     least = ROUNDING * np.abs(tested).max()
     for axis, stiffness in zip(scenario.moved_axes, stated.tolist(), strict=True):
@@ -112,10 +112,10 @@ def _partition(seen: Seen) -> Iterator[Found]:
 
 
 def first_period(scenario: Scenario) -> float | None:
-    """Return the longest period (s) of the structure with its tested part, or None if it cannot be computed."""
+    """Return the longest period (s) of the structure including its tested part, or None if unknown."""
     if scenario.structure is None or scenario.structure.cannot_be_built:
         return None
-    # imported late, because the import of scipy is slow and not needed for a run
+    # imported here, because scipy is slow to import and a run does not need it
     from rths_nodes.numerical.structures.damping import modes
 
     try:
@@ -123,7 +123,7 @@ def first_period(scenario: Scenario) -> float | None:
         if is_sparse(built.mass) or len(built.mass) > LARGEST:
             return None
         omega, _ = modes(built.mass + built.experimental_mass, built.stiffness + built.experimental_stiffness)
-    except (ConfigError, np.linalg.LinAlgError):  # the build refuses the structure later, with the reason
+    except (ConfigError, np.linalg.LinAlgError):  # an invalid structure is refused later, with the reason
         return None
     return 2.0 * math.pi / float(omega[0]) if len(omega) and omega[0] > 0.0 else None
 
@@ -198,7 +198,7 @@ def _small_move(seen: Seen) -> Iterator[Found]:
 @rules(
     record_of_another_unit=caution(
         "the peak of a record should be at most 15 m/s^2, unless `accept_any_peak` is set",
-        "Hardly any earthquake reached this value; check the unit",
+        "Hardly any recorded earthquake has a larger peak; check the unit",
     ),
 )
 def _record(seen: Seen) -> Iterator[Found]:
