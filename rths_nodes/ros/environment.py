@@ -61,7 +61,7 @@ def check_page() -> None:
 
 
 MODULES = {
-    "rclpy": "ROS 2 is not installed or not sourced (no module rclpy). Only the host embedded runs without ROS 2",
+    "rclpy": "ROS 2 is not installed or not sourced (no module rclpy). Only the embedded host runs without ROS 2",
     "rths_nodes.msg": "the messages of this package are not built; run make set-up, pip install or colcon build",
 }
 

@@ -96,7 +96,7 @@ def _host_of_page(host: str) -> str:
     if host != EMBEDDED:
         return host
     if host is not run_options(COMMAND)["--host"].default:  # a typed value is a different object, even if equal
-        raise ConfigError("--page: the host embedded publishes no data for a page; use composed or processes")
+        raise ConfigError("--page: the embedded host publishes no data for a page; use composed or processes")
     return COMPOSED
 
 

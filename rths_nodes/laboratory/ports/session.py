@@ -722,7 +722,7 @@ def _objection(port: SessionPort, head: Head) -> str:
     if head.reason == NO_LOCKSTEP:
         return (
             "the rig has its own clock. Use pace = realtime (hosts composed and processes), or "
-            "port.transport_samples >= 2 on the host embedded"
+            "port.transport_samples >= 2 with the embedded host"
         )
     if head.reason == WRONG_EMULATOR or is_emulator != emulator:
         there = "an emulator" if is_emulator else "a rig that is not an emulator"

@@ -162,12 +162,12 @@ class Case:
 class Axis:
     actuator: OfParams | None = component(
         "actuator",
-        "simulated actuator, for the port simulator and for rths stability; must be left out if rig is set",
+        "simulated actuator, for the simulator port and for rths stability; must be left out if rig is set",
         None,
     )
     specimen: OfParams | None = component(
         "specimen",
-        "simulated specimen of this axis, for the port simulator and for rths stability; must be left out if "
+        "simulated specimen of this axis, for the simulator port and for rths stability; must be left out if "
         "rig is set",
         None,
     )

@@ -333,7 +333,7 @@ class Ros2ControlPort(OfPort, Readback):
         if pacer is None:
             raise ConfigError(
                 "port 'ros2_control': needs ROS 2 and real time, because the controller manager has its own "
-                "clock. Use the host composed or processes with pace realtime, not the host embedded"
+                "clock. Use the composed or processes host with pace realtime, not the embedded host"
             )
         self._pacer = pacer
         self._forget()
