@@ -99,8 +99,8 @@ def _why_no_test(recording: bag.Bag) -> str:
     if any(topic.of_test for topic in recording.topics.values()):
         return (
             f"the recording has messages of {PACKAGE}, but no metadata records (scenario, run id). "
-            "`ros2 bag` writes no such records, and a converter may have dropped them: use the original recording, or "
-            "convert it with its metadata"
+            "`ros2 bag` writes none, and a converter may have dropped them: use the original recording, "
+            "or convert it with its metadata"
         )
     return "is not a recording of a hybrid simulation (the file contains no scenario)"
 
@@ -218,7 +218,7 @@ class _Contents:
             received = sum(len(batch[STREAMS[stream]]) for batch in self._batches[stream])
             least = steps if stream == "target" else 0
             if stream == "target" and self._batches["measurement"] and not received:
-                notes.append("the recording has no messages of target, so the response of the structure is missing")
+                notes.append("there are no messages of target, so the response of the structure is missing")
             elif received < (sent := max(least, self._numbers.get(f"sent.{stream}", 0.0))) < math.inf:
                 notes.append(f"{sent - received:.0f} of {sent:.0f} messages of {stream} are missing")
         for stream, (count, last) in self._far.items():
