@@ -24,7 +24,7 @@
 #define OURS 99u
 #define LONGEST 512u /* bytes */
 #define RTHS_VECTORS 0xed0fc5413077e61du /* after ROUNDS rounds */
-#define RTHS_VECTORS_IN_NEWTONS 0xbeae7395acff53f9u /* after ROUNDS rounds with force loops on some axes */
+#define RTHS_VECTORS_IN_NEWTONS 0x82f25be5ea01f9efu /* after ROUNDS rounds with force loops on some axes */
 
 static uint32_t seed = 1u;
 static long datagrams = 0, stops = 0;
@@ -71,8 +71,12 @@ static void press(const rths_target *t, int i, uint8_t *row) {
                              : uniform(-2.0, 2.0) * t->config.limits[i].force);
 }
 
-/* Write the rows of a command: random bytes, or the next point at the speed of each axis. Subnormal reals, which some
- * processors flush to zero, are excluded here and in the limits, because they would change the vectors. */
+/* Exclude subnormal reals, which some processors flush to zero: they would change the vectors. */
+static void make_normal(uint8_t *real) {
+  if ((real[7] & 0x7fu) < 4u) real[7] |= 0x10u;
+}
+
+/* Write the rows of a command: random bytes, or the next point at the speed of each axis. */
 static void rows(const rths_target *t, const double *speed, uint8_t *row) {
   const uint32_t kind = draw() % 16u;
   int i;
@@ -80,7 +84,8 @@ static void rows(const rths_target *t, const double *speed, uint8_t *row) {
     const rths_limits *limit = &t->config.limits[i];
     int byte;
     for (byte = 0; byte < 16; byte++) row[byte] = (uint8_t)draw();
-    for (byte = 7; byte < 16; byte += 8) row[byte] |= (uint8_t)((row[byte] & 0x7fu) == 0u ? 0x10u : 0u);
+    make_normal(row);
+    make_normal(row + 8);
     if (kind == 0) continue;
     put_real(row, kind == 1 ? uniform(-2.0, 2.0) * limit->stroke : t->command[i] + speed[i] * t->dt);
     put_real(row + 8, kind == 2 ? uniform(-9.0, 9.0) * limit->velocity : speed[i]);
@@ -106,6 +111,7 @@ static size_t datagram(const rths_target *t, const double *speed, uint8_t *data,
   for (wrong = draw() % 8u ? 0u : draw() % 4u; wrong; wrong--) {
     const size_t at = draw() % size;
     data[at] = (uint8_t)draw();
+    if (at >= RTHS_HEAD && (at - RTHS_HEAD) % RTHS_COMMAND_ROW < 16u) make_normal(data + at - at % 8u);
   }
   put32(data + size, rths_checksum(data, size));
   return draw() % 32u ? size + RTHS_CHECKSUM : draw() % (LONGEST + 1u);
@@ -168,12 +174,13 @@ static int set_up(rths_target *target) {
 }
 
 static uint8_t mode_before[RTHS_MAX_AXES];
+static uint32_t limited_before; /* samples */
 
 /* Return 0 if the motion from the previous command, at the previous velocity, is within the limits, otherwise the index of
  * the exceeded limit in PROBLEMS. */
 static int beyond(const rths_target *t, const double *before, const double *velocity) {
   /* RTHS_LIMITED may be due to a force; the motion of the other axes then has the limit following */
-  const uint32_t departs = in_newtons ? t->rejoining | (t->moved_flags & RTHS_BRIDGED) : t->moved_flags;
+  const uint32_t departs = (t->limited != limited_before) | (t->moved_flags & RTHS_BRIDGED);
   const int own = departs != 0 || t->state != RTHS_RUNNING; /* 1: a motion of the receiver itself */
   int i;
   for (i = 0; i < t->config.axes; i++) {
@@ -289,6 +296,7 @@ int rths_hostile(long rounds) {
       send(&target, speed, i);
       memcpy(before, target.command, sizeof before);
       memcpy(mode_before, target.mode, sizeof mode_before);
+      limited_before = target.limited;
       note(out, rths_state(&target, &measured, out, sizeof out));
       rths_drive(&target);
       note_drive(&target);
