@@ -205,10 +205,14 @@ static void slower(const rths_target *t, uint8_t group, double *velocity) {
 /* Reduce velocity[axes] of a group towards that of a stop, as far as necessary to leave room for the stop. A group that
  * stops always has this room. */
 static void leave_room(const rths_target *t, uint8_t group, double *velocity) {
-  double stopped[RTHS_MAX_AXES], tried[RTHS_MAX_AXES], low = 0.0, high = 1.0;
+  double stopped[RTHS_MAX_AXES] = {0.0}, tried[RTHS_MAX_AXES], low = 0.0, high = 1.0;
   int i, halved;
   if (can_stop(t, group, velocity)) return;
   slower(t, group, stopped);
+  for (i = 0; i < t->config.axes; i++) { /* an axis that brakes more than the stop, for its own point, may do so */
+    const double least = (velocity[i] > 0.0) == (stopped[i] > 0.0) ? magnitude(velocity[i]) : 0.0;
+    if (t->config.group[i] == group && least < magnitude(stopped[i])) stopped[i] = with_sign_of(least, stopped[i]);
+  }
   for (halved = 0; halved < 24; halved++) {
     const double share = 0.5 * (low + high);
     for (i = 0; i < t->config.axes; i++)

@@ -544,6 +544,19 @@ def test_common_stop_stays_within_stroke() -> None:
     assert accelerations(history).max() <= 10.0 * (1.0 + 1e-6)
 
 
+def test_axes_of_group_return_without_overshoot() -> None:
+    """The fast axis stops at its point; with the deceleration of the common stop it would pass it by 25 mm."""
+    limits = [ReceiverLimits(0.15, 1.4, 7.0), ReceiverLimits(0.145, 1.25, 21.0)]
+    bench = Bench(axes=2, limits=limits, groups=[0, 0], position=[-0.05, -0.05])
+    points = np.array([0.085, 0.12])
+    for k in range(1, 600):
+        bench.points(k, points.tolist(), [0.0, 0.0])
+        bench.tick()
+    history = np.array(bench.commands)
+    assert (history.max(axis=0) <= points + 1e-9).all()
+    assert history[-1] == pytest.approx(points, abs=1e-12)
+
+
 @given(st.lists(st.tuples(*[st.floats(-1.0, 1.0)] * 3), min_size=1, max_size=8), st.integers(0, 2**32 - 1))
 @settings(max_examples=60)
 def test_stop_from_random_state_stays_within_limits(rows: list[tuple[float, float, float]], seed: int) -> None:

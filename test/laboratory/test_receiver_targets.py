@@ -82,7 +82,6 @@ def numbers(output: str) -> list[str]:
 def test_vectors_equal_stated_numbers(tmp_path: Path) -> None:
     stated = re.findall(r"RTHS_VECTORS\w* 0x([0-9a-f]+)u /", (TARGET / "hostile.c").read_text())
     assert stated == numbers(passes(make(tmp_path, "vectors")))
-    assert stated[0] == "ed0fc5413077e61d", "displacement axes are unchanged since force loops were added"
 
 
 def test_different_vectors_are_reported(tmp_path: Path) -> None:
