@@ -277,6 +277,14 @@ def test_only_freestanding_headers_are_included() -> None:
     assert set(included) <= {"float.h", "stddef.h", "stdint.h"}
 
 
+def test_documented_array_holds_object(tmp_path: Path) -> None:
+    """LabVIEW does not know the type and allocates an array."""
+    (doubles,) = re.findall(r"array of (\d+) doubles", PAGE.read_text())
+    source = tmp_path / "size.c"
+    source.write_text(f'#include "rths_target.h"\nint fits[8 * {doubles} >= sizeof(rths_target) ? 1 : -1];\n')
+    subprocess.run(["cc", "-fsyntax-only", f"-I{TARGET}", source], check=True)
+
+
 def test_header_compiles_as_cpp(tmp_path: Path) -> None:
     """TwinCAT and S-functions use C++."""
     needs("g++", "g++")
