@@ -344,12 +344,13 @@ static void load(rths_target *t, int axis) {
   t->velocity[axis] = 0.0;
 }
 
-/* Change each axis to the mode of its command; a moving axis is first brought to rest. */
+/* Change each axis to the mode of its command; a moving axis is first brought to rest. The position and force of an axis
+ * whose sensors have not yet delivered numbers are unknown, so that it stays where it is. */
 static void change_modes(rths_target *t) {
   int i;
   for (i = 0; i < t->config.axes; i++) {
     const int asked = t->base.mode[i] == RTHS_BY_FORCE, moving = moves(t, i);
-    if (has_loop(t, i) && asked && moving && t->velocity[i] == 0.0) load(t, i);
+    if (has_loop(t, i) && asked && moving && t->velocity[i] == 0.0 && t->loop[i].seen != 0u) load(t, i);
     if (has_loop(t, i) && !asked && !moving) {
       hold(t, i);
       t->loop[i].shift = t->command[i] - t->base.command[i];

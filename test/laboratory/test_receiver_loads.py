@@ -284,6 +284,22 @@ def test_moving_axis_stops_before_force_mode() -> None:
     assert column.receiver.modes[1] == MODE_FORCE or column.receiver.reason
 
 
+class Blind(Column):
+    """Sensors that have never delivered a number."""
+
+    def noise(self, rms: float) -> float:
+        return math.nan
+
+
+def test_axis_with_unknown_force_is_not_controlled_by_force() -> None:
+    column = Blind()
+    start = column.receiver.command[1]
+    column.run(2 * PERSISTENCE, LOAD)
+    assert {state.in_newtons[1] for state in column.states} == {0}
+    assert {state.command[1] for state in column.states} == {start}
+    assert column.receiver.reason == 14
+
+
 def test_displacement_test_is_unchanged_by_force_loops() -> None:
     """Answers, states and commands of a test that does not request newtons are equal."""
     with_loops, without = Column(flags=0), Column(flags=0, loads=[], switching=1)
