@@ -482,5 +482,5 @@ class TestMockHardware:
 
     def test_values_beyond_bounds_are_refused(self, start: Start) -> None:
         log = start(spawned=False, axes={"bench": axis(stroke=-1)}, port=0).log()
-        assert "axes.bench.limits.stroke = -1: must be > 0 and < 1e9 m" in log
+        assert "axes.bench.limits.stroke = -1: must be > 0 and <= 10 m" in log
         assert "port = 0: must be 1 to 65535" in log

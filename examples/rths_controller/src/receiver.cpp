@@ -45,14 +45,8 @@ std::string Receiver::begin(const Joints & position)
     }
   }
   const int result = rths_init(&target_, &config, start.data());
-  if (result == -2) {
-    return "the arithmetic of this build is wrong, rths_self_test() = " + std::to_string(rths_self_test()) +
-           ": compile rths_target.c with -ffp-contract=off and without -ffast-math";
-  }
   if (result != 0) {
-    const int axis = rths_axis(result);
-    const std::string joint = axis < 0 ? "" : settings_.axes[static_cast<std::size_t>(axis)].joint + ": ";
-    return joint + rths_field(result) + ": must be " + rths_bound(result);
+    return message_of(settings_, result);
   }
   for (int i = 0; i < most_stale && line_.receive(in_.data(), in_.size(), sender) >= 0; ++i) {
   }

@@ -13,8 +13,6 @@ namespace rths_controller
 namespace
 {
 
-// Bounds of rths_init
-constexpr double largest = 1e9;  // of a finite limit
 constexpr std::int64_t longest = RTHS_MOST_WATCHDOG;  // samples without a command
 
 using Messages = std::vector<std::string>;
@@ -34,10 +32,12 @@ void within(Messages & messages, const std::string & name, std::int64_t value, s
   }
 }
 
-void positive(Messages & messages, const std::string & name, double value, const std::string & unit)
+void positive(Messages & messages, const std::string & name, double value, double most, const std::string & unit)
 {
-  if (!(value > 0.0 && value < largest)) {
-    messages.push_back(message(name, value, "> 0 and < 1e9 " + unit));
+  if (!(value > 0.0 && value <= most)) {
+    std::ostringstream bound;
+    bound << "> 0 and <= " << most << " " << unit;
+    messages.push_back(message(name, value, bound.str()));
   }
 }
 
@@ -50,7 +50,7 @@ void positive_or_off(Messages & messages, const std::string & name, double value
 
 void check(Messages & messages, const std::string & name, const Channel & channel, const std::string & unit)
 {
-  positive(messages, name + ".scale", channel.scale, unit + " per unit of the interface");
+  positive(messages, name + ".scale", channel.scale, 1e9, unit + " per unit of the interface");
   if (channel.sign != 1 && channel.sign != -1) {
     messages.push_back(message(name + ".sign", channel.sign, "1 or -1"));
   }
@@ -59,9 +59,9 @@ void check(Messages & messages, const std::string & name, const Channel & channe
 void check(Messages & messages, const AxisSettings & axis)
 {
   const std::string name = "axes." + axis.joint;
-  positive(messages, name + ".limits.stroke", axis.limits.stroke, "m");
-  positive(messages, name + ".limits.velocity", axis.limits.velocity, "m/s");
-  positive(messages, name + ".limits.acceleration", axis.limits.acceleration, "m/s^2");
+  positive(messages, name + ".limits.stroke", axis.limits.stroke, RTHS_MOST_STROKE, "m");
+  positive(messages, name + ".limits.velocity", axis.limits.velocity, RTHS_MOST_VELOCITY, "m/s");
+  positive(messages, name + ".limits.acceleration", axis.limits.acceleration, RTHS_MOST_ACCELERATION, "m/s^2");
   positive_or_off(messages, name + ".limits.following", axis.limits.following, "m/s^2");
   positive_or_off(messages, name + ".limits.force", axis.limits.force, "N");
   positive_or_off(messages, name + ".limits.error", axis.limits.error, "m");
@@ -101,7 +101,27 @@ Messages objections(const Settings & settings)
   if (!(settings.rate >= 1.0 && settings.rate <= 1e5)) {
     messages.push_back(message("update_rate", settings.rate, "1 to 1e5 Hz"));
   }
+  if (messages.empty()) {  // the receiver has more bounds, such as the silence of 10 s
+    const rths_config config = config_of(settings);
+    const std::vector<double> at_zero(RTHS_MAX_AXES, 0.0);
+    rths_target receiver;
+    const int result = rths_init(&receiver, &config, at_zero.data());
+    if (result != 0) {
+      messages.push_back(message_of(settings, result));
+    }
+  }
   return messages;
+}
+
+std::string message_of(const Settings & settings, int result)
+{
+  if (result == -2) {
+    return "the arithmetic of this build is wrong, rths_self_test() = " + std::to_string(rths_self_test()) +
+           ": compile rths_target.c with -ffp-contract=off and without -ffast-math";
+  }
+  const int axis = rths_axis(result);
+  const std::string joint = axis < 0 ? "" : settings.axes[static_cast<std::size_t>(axis)].joint + ": ";
+  return joint + rths_field(result) + ": must be " + rths_bound(result);
 }
 
 rths_config config_of(const Settings & settings)

@@ -42,6 +42,9 @@ struct Settings
 // Return a message for each invalid setting, with parameter, value, unit and bound.
 std::vector<std::string> objections(const Settings & settings);
 
+// Return the message for a negative result of rths_init.
+std::string message_of(const Settings & settings, int result);
+
 // Return the settings as rths_config. They must have no objections.
 rths_config config_of(const Settings & settings);
 
