@@ -24,6 +24,8 @@ from contextlib import suppress
 PROTOCOL = 1
 FARTHEST = 1e6
 """Largest magnitude of a value that the laboratory accepts, m, m/s, m/s^2, s."""
+LONGEST_WAIT = 1e6
+"""s"""
 LEFT = "the laboratory has closed the connection"
 
 TRIAL, COMMIT, FORCE, STIFFNESS, DAMPING, MASS, DIE = 3, 5, 10, 12, 14, 15, 99
@@ -60,7 +62,8 @@ class Client:
     def __init__(
         self, address: str, port: int, n: int, connect_within: float = 60.0, answer_within: float = 60.0
     ) -> None:
-        if not (1 <= n <= 64 and 1 <= port <= 65_535 and connect_within >= 0.0 and answer_within > 0.0):
+        in_bounds = 0.0 <= connect_within <= LONGEST_WAIT and 0.0 < answer_within <= LONGEST_WAIT
+        if not (1 <= n <= 64 and 1 <= port <= 65_535 and in_bounds):
             raise ValueError(
                 f"n = {n}, port = {port}, waits {connect_within:g} s, {answer_within:g} s: out of bounds"
             )

@@ -367,6 +367,12 @@ def test_invalid_arguments_are_refused(c: Any, arguments: tuple[Any, ...]) -> No
     assert c.rths_client_connect(*arguments) == ARGUMENT
 
 
+@pytest.mark.parametrize("waits", [(math.inf, 1.0), (0.0, math.inf), (math.nan, 1.0), (0.0, 0.0)])
+def test_invalid_waits_are_refused_in_python(python: Any, waits: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match="out of bounds"):
+        python.Client("127.0.0.1", 1, 1, *waits)
+
+
 @contextlib.contextmanager
 def silent() -> Any:
     """Port of a listener that sends nothing."""
