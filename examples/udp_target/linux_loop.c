@@ -8,6 +8,7 @@
 #include "rths_target.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <math.h>
 #include <poll.h>
 #include <sched.h>
@@ -40,11 +41,13 @@ static void your_controller(const double *command, const double *velocity) {
 static int bound_socket(long port) {
   const int line = socket(AF_INET, SOCK_DGRAM, 0);
   struct sockaddr_in here;
+  if (port < 1 || port > 65535) errno = EINVAL;
+  if (line < 0 || port < 1 || port > 65535) return -1;
   memset(&here, 0, sizeof here);
   here.sin_family = AF_INET;
   here.sin_addr.s_addr = htonl(INADDR_LOOPBACK); /* replace by the interface to the test computer */
   here.sin_port = htons((uint16_t)port);
-  return line < 0 || bind(line, (const struct sockaddr *)&here, sizeof here) ? -1 : line;
+  return bind(line, (const struct sockaddr *)&here, sizeof here) ? -1 : line;
 }
 
 static void send_to(int line, const uint8_t *data, size_t size, uint64_t receiver) {
@@ -115,7 +118,10 @@ int main(int argc, char **argv) {
   struct timespec next;
   const double active[1] = {0.0}; /* the active command of your controller */
   int line, result;
-  if (argc != 8) return 2;
+  if (argc != 8) {
+    fprintf(stderr, "usage: linux_loop PORT RATE_HZ STROKE_M VELOCITY_M_S ACCELERATION_M_S2 FORCE_N STIFFNESS_N_M\n");
+    return 2;
+  }
   config.axes = 1;
   config.period_ns = (uint32_t)lrint(1e9 / atof(argv[2])); /* 1024 Hz: 976562, rounded half to even */
   config.bridged = 10;
@@ -135,7 +141,10 @@ int main(int argc, char **argv) {
     return 3;
   }
   line = bound_socket(atol(argv[1]));
-  if (line < 0) return 4;
+  if (line < 0) {
+    fprintf(stderr, "port %s: %s\n", argv[1], strerror(errno));
+    return 4;
+  }
   if (sched_setscheduler(0, SCHED_FIFO, &priority) || mlockall(MCL_CURRENT | MCL_FUTURE))
     fprintf(stderr, "real-time scheduling or memory locking is not permitted: some ticks will be late\n");
   printf("ready\n");

@@ -209,6 +209,24 @@ def test_linux_loop_agrees_with_simulator(tmp_path: Path, name: str) -> None:
     np.testing.assert_allclose(remote.dof_displacement, simulated.dof_displacement, rtol=0.0, atol=1e-15)
 
 
+def test_linux_loop_reports_why_it_does_not_start(tmp_path: Path) -> None:
+    passes(make(tmp_path, "linux_loop"))
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = subprocess.run([tmp_path / "linux_loop", *arguments], capture_output=True, text=True, timeout=5.0)
+        return done.returncode, done.stderr
+
+    code, output = run()
+    assert code == 2
+    assert mentions(output, "usage", "RATE_HZ")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+        line.bind(("127.0.0.1", 0))
+        for port in (70_000, line.getsockname()[1]):
+            code, output = run(str(port), "1024", *LIMITS, "7.6e6")
+            assert code == 4
+            assert mentions(output, port)
+
+
 def test_linux_loop_repeats_no_missed_ticks_after_a_stall(tmp_path: Path) -> None:
     """Ticks in quick succession would move the axis faster than its limit."""
     passes(make(tmp_path, "linux_loop"))
