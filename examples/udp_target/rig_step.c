@@ -7,9 +7,11 @@
 static rths_target target; /* initialised by rths_init on an operator's act */
 
 /* in: MOST rows of RTHS_MAX_BYTES. senders: address * 65536 + port. out: MOST answers, then the state, with their sizes and
- * receivers. A size of 0 means no datagram. */
+ * receivers. A size of 0 means no datagram. interlock: as in rths_sensors. For axes without config.load: all commands are
+ * displacements. */
 void rig_step(const uint8_t *in, const uint16_t *in_sizes, const double *senders, const double *displacement,
-              const double *force, uint8_t *out, uint16_t *out_sizes, double *receivers, double *command) {
+              const double *force, uint8_t interlock, uint8_t *out, uint16_t *out_sizes, double *receivers,
+              double *command) {
   static rths_sensors measured;
   int i;
   for (i = 0; i < MOST; i++) {
@@ -22,7 +24,9 @@ void rig_step(const uint8_t *in, const uint16_t *in_sizes, const double *senders
   for (i = 0; i < target.config.axes; i++) {
     measured.displacement[i] = displacement[i];
     measured.force[i] = force[i];
+    measured.mode[i] = RTHS_BY_DISPLACEMENT;
   }
+  measured.interlock = interlock;
   out_sizes[MOST] = (uint16_t)rths_state(&target, &measured, out + RTHS_MAX_BYTES * MOST, RTHS_MAX_BYTES);
   receivers[MOST] = (double)target.sender;
   rths_drive(&target);

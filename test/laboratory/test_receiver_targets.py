@@ -356,11 +356,11 @@ def test_block_function_runs_session(tmp_path: Path) -> None:
     measured, force, command = (ctypes.c_double * 8)(), (ctypes.c_double * 8)(), (ctypes.c_double * 8)()
     peer = 0xC0A80701 * 65536 + 25011
 
-    def tick(data: bytes) -> Head:
+    def tick(data: bytes, interlock: int = 1) -> Head:
         for i, datagram in enumerate([data, *[b""] * 15]):
             sizes[i], senders[i] = len(datagram), peer
             ctypes.memmove(ctypes.byref(received, size * i), datagram, len(datagram))
-        rig.rig_step(received, sizes, senders, measured, force, sent, sent_sizes, receivers, command)
+        rig.rig_step(received, sizes, senders, measured, force, interlock, sent, sent_sizes, receivers, command)
         measured[0] = command[0]
         slot = 0 if sent_sizes[0] else 16
         assert receivers[slot] == peer
@@ -375,6 +375,8 @@ def test_block_function_runs_session(tmp_path: Path) -> None:
         state = tick(datagrams.packed(head, datagrams.command_rows([1e-5 * k], [1e-2], EMPTY)))
         assert (state.kind, state.counter, state.state) == (datagrams.STATE, k, datagrams.RUNNING)
         assert command[0] == 1e-5 * k
+    state = tick(b"", interlock=2)
+    assert (state.interlock, state.state, state.reason) == (2, datagrams.BRAKING, 3)
 
 
 # Arithmetic
