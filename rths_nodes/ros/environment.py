@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of environment variables, run before ROS 2 is loaded.
 
-If a variable is invalid, ROS 2 terminates the process, raises an error that does not name the variable, or lets
-nodes wait forever.
+If a variable is invalid, ROS 2 terminates the process, raises an error that does not name the variable, or leaves
+nodes waiting forever.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 RANGES = ("LOCALHOST", "OFF", "SUBNET", "SYSTEM_DEFAULT")
 """Valid values of ``RANGE``. ROS 2 silently treats any other value as LOCALHOST."""
 PEERS = "ROS_STATIC_PEERS"
-"""Variable with the hosts of other nodes, separated by ``;``."""
+"""Environment variable that lists the hosts of other nodes, separated by ``;``."""
 DOMAIN = "ROS_DOMAIN_ID"
 HIGHEST_DOMAIN = 232
-"""Highest valid domain. Higher domains need ports above 65535, and Fast DDS then terminates the process."""
+"""Highest valid domain ID. Higher IDs need ports above 65535, and Fast DDS then terminates the process."""
 PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
-"""Variables that name the settings files of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
+"""Variables that name the settings files of Fast DDS 3 and 2. Without such a file, Fast DDS uses shared memory."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
 ANSWER_S = 0.2
 KEYSTORE = "ROS_SECURITY_KEYSTORE"
@@ -104,9 +104,8 @@ def _middleware(environment: Environment) -> Iterator[Finding]:
 def _logs(environment: Environment) -> Iterator[Finding]:
     for switch in SWITCHES:
         if environment.get(switch, "") not in ("", "0", "1"):
-            yield Finding(
-                switch, f"{environment[switch]!r} must be 0 or 1", "otherwise ROS 2 cannot log; unset the variable"
-            )
+            problem = f"{environment[switch]!r} must be 0 or 1, otherwise ROS 2 cannot log"
+            yield Finding(switch, problem, "unset the variable")
     name = next((name for name in ("ROS_LOG_DIR", "ROS_HOME") if environment.get(name)), "HOME")
     value = environment.get(name, "")
     advice = "set ROS_LOG_DIR to a writable folder"
@@ -174,7 +173,7 @@ def _profiles(environment: Environment) -> Iterator[Finding]:
         except ElementTree.ParseError as error:
             problem = f"is not valid XML ({error})"
         if problem:
-            advice = "otherwise Fast DDS uses other settings; specify a valid file, or unset the variable"
+            advice = "specify a valid file, or unset the variable; otherwise Fast DDS uses other settings"
             yield Finding(name, f"{value!r}: {problem}", advice)
 
 
@@ -203,7 +202,7 @@ def _discovery_server(environment: Environment) -> Iterator[Finding]:
 def _absent(server: str) -> str:
     form = re.fullmatch(r"(?:(TCP|UDP)v[46]:)?\[?([\w.%:-]+?)\]?(?::(\d+))?", server)
     if not form or int(form[3] or 0) > 65535:
-        return "must be host:port"
+        return "must have the form HOST:PORT"
     try:
         addresses = socket.getaddrinfo(form[2], int(form[3] or SERVER_PORT), type=socket.SOCK_DGRAM)
         family, *_, address = addresses[0]
@@ -215,7 +214,7 @@ def _absent(server: str) -> str:
                 ours.send(b"RTPS")  # too short to be a valid message
                 ours.recv(1)
     except TimeoutError:
-        return ""  # servers do not answer invalid messages; unreachable hosts do not answer either
+        return ""  # inconclusive: a server ignores invalid messages, and an unreachable host sends nothing
     except socket.gaierror as error:
         return f"unknown host name ({error.strerror})"
     except ConnectionRefusedError:

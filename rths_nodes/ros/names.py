@@ -21,7 +21,7 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
 AXIS = "axis"
 """Name of every axis node. The namespace of an axis node ends with the name of its axis."""
 CONSOLE = "console"
-"""Node of ``rths run`` that receives the results, and may request a trip, if other processes run the test."""
+"""Node of ``rths run`` if other processes run the test. It receives the results and may request a trip."""
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
 """Node that stops a procedure and publishes the procedure's state. No run has this node as a peer."""
@@ -64,7 +64,7 @@ class Topic:
     """True for topics that are used only between nodes on different machines."""
     best_effort: bool = False
     section: str = ""
-    """Section of a scenario that requires this topic, or empty if always required."""
+    """Section of a scenario that requires this topic, or empty if the topic is always required."""
     package: str = "rths_nodes"
 
     def wanted(self, scenario: object) -> bool:
@@ -137,7 +137,7 @@ DIAGNOSTICS = Topic("/diagnostics", "DiagnosticArray", ROLES, (), recorded=False
 """Diagnostics, with the absolute name that ROS tools expect."""
 
 CLOCK = Topic("/clock", "Clock", (ACTUATOR,), (), recorded=False, package="rosgraph_msgs")
-"""Simulated time, published only in lockstep and on request."""
+"""Simulated time. Published only in lockstep, and only if requested."""
 
 ALSO_RECORDED = (DIAGNOSTICS.name, "/rosout")
 
@@ -173,7 +173,7 @@ def axis_of(peer: str) -> str:
 
 
 def renamed(kind: str) -> str:
-    """Return the warning that a client uses the former name of the topic or service ``trip``."""
+    """Return a warning for clients that use the former name of the topic or service ``trip``."""
     return f"the {kind} {FORMER_TRIP} is now called {TRIP}; the next version does not accept the old name"
 
 
@@ -224,7 +224,7 @@ class NodeLocation:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Publisher or subscription. The test waits for the ``partners`` (full names) of an ``awaited`` endpoint."""
+    """Publisher or subscription. If it is ``awaited``, the test waits for its ``partners`` (full names)."""
 
     key: str
     row: Topic
@@ -241,7 +241,7 @@ def endpoints(
     here: Sequence[str] = (),
     wanted: Callable[[Topic], bool] = lambda row: not row.section,
 ) -> list[Endpoint]:
-    """Return the endpoints of a node. ``here`` lists the ``peers`` on this machine (empty: all)."""
+    """Return the endpoints of a node. ``here`` lists the ``peers`` on this machine; empty means all."""
     role, result = location.role, []
     for publishes, rows in ((True, published_by(role)), (False, subscribed_by(role))):
         for row in filter(wanted, rows):

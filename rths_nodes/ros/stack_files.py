@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that other ROS 2 programs need for a rig: ros2 bag, diagnostic_aggregator, SROS 2, URDF and RViz.
+"""Configuration of ros2 bag, diagnostic_aggregator, SROS 2 and RViz for a rig, and a URDF model of the rig.
 
 The files are generated from the table of topics and the scenario, for one namespace and without rclpy.
 ``config/stack`` contains the files for the default namespace.
@@ -93,7 +93,7 @@ def _branch(path: str, rig: str, nodes: Iterable[str]) -> dict[str, object]:
 def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
     """Return the SROS 2 policy (XML text) for the rig in ``namespace``, with nodes of the given ``axes``.
 
-    The enclave ``/rths/test`` is for a process with all nodes, ``/rths/integrator`` for a process with one node.
+    A process with all nodes has the enclave ``/rths/test``. A separate integrator has ``/rths/integrator``.
     """
     rig = "/" + namespace.strip("/")
     profiles = {

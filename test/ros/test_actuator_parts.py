@@ -127,7 +127,7 @@ def test_rig_is_armed_when_node_and_peers_are_ready(start: ArmingBench) -> None:
 
 
 def test_different_scenario_is_refused_immediately(start: ArmingBench) -> None:
-    reason = "monitor has another scenario or run id than actuator: its hash is none instead of abc (frame)"
+    reason = "monitor and actuator have different scenarios or run ids: hash none instead of abc (frame)"
     reason += ". If another test is running, choose another namespace or ROS_DOMAIN_ID"
     assert start.refusal(status("monitor", ready=False, scenario_hash="")) == (reason, 2)
     assert start.arming.farewell == course.FOUND_S, "the peers must receive the refusal"
@@ -159,7 +159,7 @@ def test_different_parameters_of_two_nodes_are_refused(start: ArmingBench) -> No
     start.duplicate = True
     assert not start.work(status("monitor", {"bridge": 1}), status("integrator", {"bridge": 1}))
     assert not start.phase.gone
-    reason = "bridge: integrator and monitor have different values. Set overrides for all nodes"
+    reason = "bridge: integrator and monitor have different values. Set equal overrides for all nodes"
     assert start.refusal(status("monitor", {"bridge": 2})) == (reason, 2)
 
 

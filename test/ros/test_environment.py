@@ -63,8 +63,8 @@ INVALID = [
     ({"FASTRTPS_DEFAULT_PROFILES_FILE": "/"}, "FASTRTPS_DEFAULT_PROFILES_FILE", "Is a directory"),
     ({PROFILES: "damaged.xml"}, PROFILES, "is not valid XML (no element found"),
     ({PROFILES: "other.xml"}, PROFILES, "root element <CycloneDDS>"),
-    ({"ROS_DISCOVERY_SERVER": "no such machine"}, "ROS_DISCOVERY_SERVER", "must be host:port"),
-    ({"ROS_DISCOVERY_SERVER": "127.0.0.1:99999"}, "ROS_DISCOVERY_SERVER", "must be host:port"),
+    ({"ROS_DISCOVERY_SERVER": "no such machine"}, "ROS_DISCOVERY_SERVER", "must have the form HOST:PORT"),
+    ({"ROS_DISCOVERY_SERVER": "127.0.0.1:99999"}, "ROS_DISCOVERY_SERVER", "must have the form HOST:PORT"),
     ({"ROS_DISCOVERY_SERVER": "nosuch.invalid"}, "ROS_DISCOVERY_SERVER", "unknown host name"),
 ]
 

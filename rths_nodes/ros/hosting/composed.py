@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes in this process: the host ``composed``, and processes started by ``ros2 run``, by launch or by the runner.
+"""Run nodes in this process. Used by the host ``composed``, and by ``ros2 run``, launch and the runner.
 
 In the host ``composed``, all nodes share the process of the runner (:func:`run`). Subscribers in other processes
 receive the same messages. :func:`run_process` runs one or several nodes in a separate process:
@@ -90,7 +90,7 @@ def run(
     separate: Sequence[str] = (),
     port: Port | None = None,
 ) -> Result:
-    """Run the nodes until the test ends, and return its result. Roles in ``separate`` run in their own processes.
+    """Run a test, and return its result. Nodes whose role is in ``separate`` run in their own processes.
 
     The test stops once ``interrupted()`` is true. Raises ConfigError if a node cannot be configured.
     """
@@ -100,7 +100,7 @@ def run(
         if console:
             leaving.callback(console.destroy_node)
         test = ComposedTest(handed=port)
-        # the runner reports progress
+        # log only warnings, because the runner reports progress
         set_logger_level(names.logger_of(descriptions[0].namespace), LoggingSeverity.WARN)
 
         def watch() -> None:
@@ -145,7 +145,7 @@ def run(
 
 
 class ComposedTest:
-    """Runs nodes of a test in one process. ``handed`` is an open port that replaces the scenario's port."""
+    """Runs the nodes of a test in one process. ``handed`` is an open port that replaces the scenario's port."""
 
     def __init__(
         self, nodes: Sequence[RthsNode] = (), clock: Clock = SYSTEM_CLOCK, handed: Port | None = None
@@ -216,7 +216,7 @@ class ComposedTest:
     def make(
         self, peers: Sequence[str], arguments: Sequence[str], open_writer: OpenWriter, context: Context
     ) -> None:
-        """Add the nodes ``peers``, whose parameters ``node:name:=value`` are in the ROS ``arguments``."""
+        """Add the nodes ``peers``. The ROS ``arguments`` contain their parameters (``node:name:=value``)."""
         parameters = [word for flag, word in pairwise(arguments) if flag in ("-p", "--param")]
         for role in (peer for peer in peers if not names.axis_of(peer)):
             overrides = [word.removeprefix(f"{role}:") for word in parameters if word.startswith(f"{role}:")]
@@ -259,15 +259,15 @@ class ComposedTest:
 
 
 TOLD_S = 5.0
-"""Time from the Summary of a hanging actuator node until its termination, s."""
+"""Time after its Summary at which a hanging actuator node is terminated, s."""
 TURN_S = 30.0
-"""Time from the end of the test until a hanging node is terminated, s; enough for a slow disk."""
+"""Time after the end of the test at which a hanging node is terminated, s. Long enough for a slow disk."""
 FLUSHED_S = 10.0
 """Timeout for a node to deliver its last messages, or to detect that its peers have left, s."""
 
 
 def run_process(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
-    """Run the node ``role``, or a rig of several nodes, with ROS ``arguments``. Exit with the resulting code."""
+    """Run the node ``role``, or the nodes of a ``rig``, with ROS ``arguments``, then exit with an ExitCode."""
     hosted: HostedNode | ComposedTest = ComposedTest() if role == names.RIG else HostedNode()
     asked: list[int] = []
 
@@ -311,7 +311,7 @@ def run_process(role: str, arguments: Sequence[str], open_writer: OpenWriter) ->
 
 
 def _peers(role: str, arguments: Sequence[str]) -> Sequence[str]:
-    """Return the nodes of the process. Raises ConfigError for invalid ``arguments``."""
+    """Return the nodes that this process runs. Raises ConfigError for invalid ``arguments``."""
     try:
         arguments_left = list(remove_ros_args(list(arguments)))
     except RuntimeError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executor of nodes: all nodes of a test in one process, or a single node.
+"""Executor that runs all nodes of a test in one process, or a single node.
 
 Nodes in one process pass messages directly, in the order of the loop. Messages for other processes are published
 in the slack, the time left before a tick.
@@ -31,7 +31,7 @@ from rths_nodes.ros.transport.rclpy_private import WaitSet
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
 
 OBSERVE_LIMIT = 16
-"""Maximum number of samples that an observer handles per turn. An observer may lag by the same number of ticks."""
+"""Maximum number of samples that an observer handles per turn. Also the largest lag of an observer, in ticks."""
 BEHIND_NS = 20_000_000
 """Longest lag of an observer, ns. A lag of one tick is always allowed."""
 
@@ -60,8 +60,8 @@ class SlackBudget:
 def slack_user(node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> Callable[[Pacer, bool], None]:
     """Return a function that runs an observer in the slack before each tick, one sample at a time.
 
-    Its second argument is false if other work needs the slack. An observer that lags too far handles two samples
-    even if there is no slack.
+    The second argument of this function is false if other work needs the slack. An observer that lags too far
+    handles two samples even if there is no slack.
     """
     budgets = {heavy: SlackBudget(clock=clock) for heavy in (False, True)}
     behind = 0
@@ -87,14 +87,14 @@ def slack_user(node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> Callable[[Pacer, 
 
 
 SERVE_EVERY_NS = 50_000_000
-"""Period of rounds, ns. A round polls all handshakes, and serves at most one request that changes a node."""
+"""Period of rounds, ns. A round polls all handshakes and serves at most one request that changes a node."""
 SERVE_SLACK_NS = 60_000
 SERVE_LATEST_NS = 500_000_000
 """Delay after which a round of the service desk begins or continues even without slack, ns."""
 
 
 class ServiceDesk:
-    """Polls the handshakes of ``nodes`` in rounds, calls ``idle`` in each round, and executes ``calls``."""
+    """Polls the handshakes of ``nodes`` in rounds, calls ``idle`` in each round, and executes queued ``calls``."""
 
     def __init__(
         self, nodes: Sequence[RthsNode], idle: Callable[[], None] | None = None, clock: Clock = SYSTEM_CLOCK
@@ -106,7 +106,7 @@ class ServiceDesk:
         self._next_round = self._round_ends_by = 0
 
     def serve(self, pacer: Pacer | None = None) -> None:
-        """Continue or begin a round. With a ``pacer``, work only in the slack before the tick."""
+        """Begin or continue a round. With a ``pacer``, work only in the slack, unless the round is late."""
         now = self._now()
         if pacer is None:
             for node in self._nodes:
@@ -149,7 +149,7 @@ READING = (
     *(GetParameters, GetParameterTypes, DescribeParameters, ListParameters),
     *(GetState, GetAvailableStates, GetAvailableTransitions),
 )
-"""Services that change nothing, answered by the service thread."""
+"""Read-only services, which the service thread answers."""
 
 
 def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer]:
@@ -171,7 +171,7 @@ DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
-"""Polling interval, s, if the nodes of a process pass messages directly or wait for both sockets and topics."""
+"""Polling interval if the nodes of a process pass messages directly or wait for both sockets and topics, s."""
 FOLLOWING_SLEEP_S = 0.002
 """Sleep time of nodes that follow the executive in real time, s. After this time, several rows of the executive's
 ring are ready."""
@@ -382,7 +382,7 @@ class LoopExecutor:
         self._next_diagnosis = now + DIAGNOSE_EVERY_NS
         for node in self.nodes:
             if not node.phase.gone and node.diagnostics and node.safely(node.diagnostics.publish_if_due):
-                return  # at most one node, because this takes 50 us
+                return  # at most one node per turn, because publishing takes 50 us
 
     def _unhurried(self, node: RthsNode) -> bool:
         if node.settings.lockstep or node.role not in (*LOOP, AXIS) or not node.under_way:
@@ -418,7 +418,7 @@ class LoopExecutor:
             self._slept_at = ended
 
     def _wait_for_message(self, timeout: float) -> None:
-        """Sleep until a stream has a message, at most ``timeout`` s. Earlier messages must have been received."""
+        """Sleep until a stream has a message, at most ``timeout`` s. Receive earlier messages first."""
         opened = [node.topics.opened.get(key) for node in self._ring for key in node.awaited_streams]
         inboxes = [inbox for inbox in opened if inbox is not None]
         if not inboxes:
@@ -428,7 +428,7 @@ class LoopExecutor:
         if lines:
             sockets = [line.socket for line in lines if not line.ended]
             behind = [line.socket for node in self._ring for line in node.topics.lines.behind]
-            # if only some streams arrive by line, the others are polled
+            # poll the topics if only some streams arrive by line
             longest = timeout if len(lines) == len(inboxes) else min(timeout, SHORT_SLEEP_S)
             select.select(sockets, behind, [], longest)
             return

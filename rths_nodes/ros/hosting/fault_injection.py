@@ -81,7 +81,7 @@ class _Faults(Interposer):
         return faulty
 
     def _faulty(self, inbox: Inbox, stream: FaultyStream[bytes], sent_at: Callable[[int], int]) -> SimpleNamespace:
-        """Return ``inbox`` with the faults of ``stream``. ``sent_at`` maps message number to sample of sending."""
+        """Return ``inbox`` with ``stream`` faults. ``sent_at(n)`` is the sample at which message n was sent."""
         newest, arrived = 0, deque[bytes]()
 
         def take() -> bytes | None:
@@ -101,7 +101,7 @@ class _Faults(Interposer):
         return SimpleNamespace(take=take, waited=lambda: 0)  # delays are not measured
 
     def _struck_inbox(self, inbox: Inbox | SimpleNamespace) -> SimpleNamespace:
-        """Return an inbox that applies faults at their Measurements. It is empty while the node must not work."""
+        """Return an inbox that applies each fault at its Measurement. It is empty while the node must not work."""
         held: bytes | None = None
 
         def take() -> bytes | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launch actions for the nodes, the end and the report of a test, shared by the files in ``launch/``."""
+"""Launch actions that start the nodes of a test, end the test and report its result. Used in ``launch/``."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
         "log level of the nodes; the levels of rcl and rmw do not change",
         ("debug", "info", "warn", "error", "fatal"),
     ),
-    "use_sim_time": ("false", "ROS parameter of the nodes, without effect on the pace of a test", FLAG),
+    "use_sim_time": ("false", "ROS parameter of the nodes; does not affect the pace of a test", FLAG),
     "params_file": ("", "file whose ROS parameters override the other arguments", ()),
     "rviz": ("false", "start RViz and a robot_state_publisher, to show a model of the axes", FLAG),
     "page": ("false", "start rths page, which shows the running test in the browser", FLAG),
     "page_port": ("8085", "TCP port of the page; 0 selects a free port, and a port in use is refused", ()),
-    "composed": ("false", "run all nodes in one process, where messages are passed directly", FLAG),
+    "composed": ("false", "run all nodes in one process, in which they pass messages directly", FLAG),
 }
 PAGE = ("-m", "rths_nodes.app.cli", "page")
 """Python arguments that start the page as a program, because ``rths_nodes.ros`` must not import
@@ -73,7 +73,7 @@ def declare(name: str, default: str, description: str, choices: Sequence[str]) -
 
 def _declared(option: offered.Option, default: str | None) -> actions.DeclareLaunchArgument:
     several, value = option.spec.kind == "texts", option.default
-    description = f"{option.doc}; separate several values by spaces" if several else option.doc
+    description = f"{option.doc}; separate several values with spaces" if several else option.doc
     text = str(value).lower() if isinstance(value, bool) else "" if several else str(value)
     choices = FLAG if option.spec.kind == "flag" else () if several else option.spec.choices
     return declare(option.name, text if default is None else default, description, choices)
@@ -111,9 +111,9 @@ def description(
 
 
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
-    """Refuse unknown arguments if the command line names this file. A file that includes it may have others."""
+    """Refuse unknown arguments if the command line names this file. An including file may declare more."""
     path = Path(context.locals.current_launch_file_path)
-    files = path, path.with_suffix(".xml")  # the wrapper declares no arguments
+    files = path, path.with_suffix(".xml")  # the XML wrapper itself declares no arguments
     named = any(
         Path(word).absolute() in files or (word in [file.name for file in files] and before in path.parts)
         for before, word in zip(sys.argv, sys.argv[1:], strict=False)
@@ -144,8 +144,8 @@ def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
 class LaunchedTest:
     """Creates the launch actions for the nodes of a test, with one run id, and monitors the nodes until they exit.
 
-    Launch terminates all processes if a process exits with an error. Recorders of other programs, which are not
-    in ``_peers``, are stopped after the last node. Raises ConfigError if the test cannot run as configured.
+    Launch terminates all processes if a process exits with an error. Recorders such as rosbag2, which are not in
+    ``_peers``, are stopped after the last node. Raises ConfigError if the test cannot run as configured.
     """
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
@@ -157,7 +157,7 @@ class LaunchedTest:
             if name in configured
         }
         directory = options["directory"]
-        # the default name of the directory is the run id, which is known after the scenario is loaded
+        # the default name of the directory is the run id, which is known only after the scenario is loaded
         chosen = offered.run_options(options | {"directory": directory or "runs"}, offered.LAUNCH, host=host)
         scenario = files.load(chosen.scenario, chosen.overrides, chosen.case, chosen.rig)
         self.run_id = chosen.run_id or scenario.run_id()
@@ -423,14 +423,14 @@ def _value(option: offered.Option, text: str) -> Any:
 
 
 def _check_page_port(text: str) -> None:
-    """Raise ConfigError if the page cannot be served at port ``text``. Otherwise the test would run without it."""
+    """Raise ConfigError if the page cannot be served on port ``text``, so that no test runs without its page."""
     if not text.isdecimal():
         raise ConfigError(f"page_port = {text!r}: must be a whole number from 0 to {LARGEST_PORT}")
     check_port(int(text), "page_port")
     try:
         socket.create_server(("127.0.0.1", int(text))).close()
     except OSError as error:
-        why = f"page_port = {text}: the page cannot be served at this port ({error.strerror})"
+        why = f"page_port = {text}: the page cannot be served on this port ({error.strerror})"
         raise ConfigError(f"{why}. Choose another port, or 0 for any free port") from None
 
 
@@ -460,5 +460,5 @@ def _params_files(path: str) -> list[str]:
     data = yaml_text.parse(yaml_text.source_of(path, f"params_file = {path!r}"), path)
     sections = data.values() if isinstance(data, Mapping) else ()
     if not sections or not all(isinstance(section, Mapping) for section in sections):
-        raise ConfigError(f"params_file = {path!r}: must be a mapping of nodes to ros__parameters")
+        raise ConfigError(f"params_file = {path!r}: must map node names to ros__parameters")
     return [str(Path(path).absolute())]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of the page and the watcher: listeners, and the node that stops a rig.
+"""Nodes of the page and the watcher: listeners, and a client that stops a rig.
 
 Listeners are not peers of a test. All their methods are thread-safe and return plain data.
 """
@@ -38,7 +38,7 @@ from rths_nodes.ros.transport.middleware import ThreadedNode
 PROCEDURE_STATE, RIG_STATE = "procedure_state", "rig_state"
 KEPT = 1000
 MOST_COLUMNS = 60_000
-"""Maximum number of stored columns of 10 ms, enough for ten minutes."""
+"""Maximum number of stored columns, which cover ten minutes at 10 ms per column."""
 AT_ONCE = 400
 MOST_EVENTS = 200
 TURN_S = 0.05
@@ -47,7 +47,7 @@ OF_RIG = ("displacement", "force", "command")
 OF_STATE = ("reason", "sample", "samples", "scenario", "run_id")
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
 RIG_OF = {names.ACTUATOR: "run", names.OPERATOR: "procedure"}
-"""Nodes that report the type of their rig (REAL RIG, EMULATED or SIMULATED)."""
+"""Nodes that report whether their rig is real, emulated or simulated, with their keys in ``rig_kinds``."""
 
 
 class RigListener(ThreadedNode):
@@ -58,7 +58,7 @@ class RigListener(ThreadedNode):
         self._told: Data = {}
         self._run, self._size = "", BYTES_OF_CURVE
         self._columns: deque[tuple[int, int, bytes]] = deque()
-        """First sample, samples per column, and columns (float32) of each message."""
+        """First sample, samples per column, and columns (float32), for each message."""
         self._kept = self._gone = 0
         self._events: deque[dict[str, object]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
@@ -80,7 +80,7 @@ class RigListener(ThreadedNode):
         ]
 
     def _leave(self) -> None:
-        """Unsubscribe after a run, so that the nodes of the next run match only each other."""
+        """Unsubscribe from the topics of a run, so that the nodes of the next run match only each other."""
         for subscription in self._of_run:
             self._node.destroy_subscription(subscription)
         self._of_run = []
@@ -102,7 +102,7 @@ class RigListener(ThreadedNode):
         self._leaving.wait(TURN_S)
 
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
-        """Return the situation, the next ``number``, and the columns since ``number``, all from the same run."""
+        """Return status data, the next ``number`` to request, and the columns from ``number`` on, for one run."""
         with self._lock:
             age = time.monotonic() - self._seen if self._seen else None
             situation = self._told | {"namespace": self.namespace, "age": age, "events": list(self._events)}
@@ -113,7 +113,7 @@ class RigListener(ThreadedNode):
             return situation, last, list(columns)
 
     def note(self, status: Data) -> None:
-        """Store the result of a stop (``stop`` in ``status``), or whether a stop is possible (``reaches``)."""
+        """Store ``status``: the result of a stop (``stop``), or whether a stop is possible (``reaches``)."""
         with self._lock:
             if "stop" in status:
                 self._event("stop", status["stop"])
@@ -210,12 +210,12 @@ def _numbers(values: Iterable[float]) -> list[float | None]:  # JSON has no NaN,
 
 
 class WatchListener(ThreadedNode):
-    """Stores states of procedure and rig in ``messages``: arrival time (s, monotonic), topic and content."""
+    """Receives states of procedure and rig. ``messages`` holds arrival time (monotonic, s), topic and message."""
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(name, namespace.strip("/"), 1)
         self.messages: deque[tuple[float, str, Any]] = deque(maxlen=KEPT)
-        # late messages are useless: no retransmission
+        # best effort, because late messages are useless
         rig_state = replace(names.OPERATOR_TOPICS[RIG_STATE], best_effort=True)
         for row in (names.OPERATOR_TOPICS[PROCEDURE_STATE], rig_state):
             keep = partial(self._keep, row.name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of a test: their descriptions, shared with the launch files, and their processes for the runner."""
+"""Descriptions of the nodes of a test, for the launch files and the runner, and the processes of the runner."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class NodeDescription(names.NodeLocation):
 
     parameters: Data
     scenario: Scenario | None = None
-    """Scenario from the runner, or None if defined by the parameters."""
+    """Scenario from the runner, or None if the parameters define the scenario."""
 
 
 def describe(
     options: RunOptions, axes: Sequence[str] = (), console: bool = False, scenario: Scenario | None = None
 ) -> list[NodeDescription]:
-    """Return descriptions of the nodes of a rig. ``axes`` are the axes with their own nodes."""
+    """Return the descriptions of the nodes of a rig. ``axes`` are the axes that have their own nodes."""
     if scenario is not None:
         options = options.changed(scenario=scenario.name, rig="", case="", overrides=())
     roles = [role for role in names.NODES if role != names.RECORDER or options.recorded]
@@ -51,7 +51,7 @@ def describe(
 
 
 def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]) -> tuple[str, ...]:
-    """Return the peers of this machine. Raises ConfigError for an unknown node or a missing actuator node."""
+    """Return the peers on this machine. Raises ConfigError for an unknown node or a missing actuator node."""
     peers = tuple(description.peer for description in descriptions)
     recorders = () if names.RECORDER in peers or options.recorder != ROSBAG2 else (names.RECORDER,)
     for name in options.nodes:
@@ -74,7 +74,7 @@ def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[st
 
 
 def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
-    """Return the axes with their own nodes: all or none. Raises ConfigError if the axes must share a node."""
+    """Return the axes with their own nodes (all or none). Raises ConfigError if the axes must share a node."""
     if actuator_nodes == ONE_NODE:
         return ()
     check_layout(scenario)
@@ -167,14 +167,14 @@ class Process:
 
     @property
     def handles_signals(self) -> bool:
-        """False while Python starts in the process. A signal would then end the process without a report."""
+        """False while Python starts, because a signal would then end the process without a report."""
         with suppress(OSError):
             caught = Path(f"/proc/{self.popen.pid}/status").read_text(encoding="utf-8").partition("SigCgt:")[2]
             return bool(int(caught.split()[0], 16) & 1 << signal.SIGTERM - 1)
         return False
 
     def check(self, ended: bool = False) -> None:
-        """Kill the process if its main thread hangs, or after the test (``ended``) if a signal suspended it."""
+        """Kill the process if its main thread hangs. After the test (``ended``), also kill a suspended process."""
         now = time.monotonic()
         if now < self._next_look:
             return

@@ -62,7 +62,7 @@ class Result:
             self.reason = "; ".join(filter(None, (why, self.reason)))
 
     def judge(self, codes: Sequence[int]) -> None:
-        """Set the exit code of the test from the exit ``codes`` of its nodes. Add a missing reason, and notes."""
+        """Set the exit code of the test from the exit ``codes`` of its nodes. Add notes and any missing reason."""
         code = outcomes.of_nodes(codes, self.state, self.interrupted)
         self.exit_code = outcomes.valid(code, self.late, self.sample)
         if self.exit_code is outcomes.ExitCode.FAILED and not self.reason:
@@ -130,7 +130,7 @@ class Console(Node):
         self.result = Result()
         self.reported: set[str] = set()
         self.missing = dict.fromkeys(peers, "")
-        """Nodes that are not ready, with their problems."""
+        """Nodes that are not ready, and their problems (empty if unknown)."""
 
     def listen(self) -> None:
         guards = self._topics.guards.values()
@@ -160,7 +160,7 @@ class Console(Node):
             if values["run_id"] == self._run_id and self._membership.counts(values):
                 self._receive_state(values)
             else:
-                self._topics.guards[name].drop()  # before the test another node may have the name of a peer
+                self._topics.guards[name].drop()  # before the test, another node may have the name of a peer
         elif name == "node_status":
             if values["ready"]:
                 self.missing.pop(values["node"], None)
@@ -248,7 +248,7 @@ def exit_codes(
     idle: Callable[[], None],
     died: Sequence[Process] = (),
 ) -> list[int]:
-    """Wait until all processes have exited, complete ``result``, and return the exit codes for the outcome."""
+    """Wait until all processes have exited, complete ``result``, and return the exit codes that count."""
     if not (died or (result.begun and result.state in ENDED)):  # otherwise the nodes know the outcome
         processes.send(signal.SIGTERM)
     result.notes += processes.see_out(idle)

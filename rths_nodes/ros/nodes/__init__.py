@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of a rig and their parts."""
+"""Node classes and their components."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuator nodes: the node of the rig, and a node for each axis, commanded by the node of the rig.
+"""Actuator node of the rig, and axis nodes, which receive Commands from the actuator node.
 
-The node of the rig drives the port, generates the ticks, and publishes Measurements and the state of the test. The
-namespace of an axis node ends with the axis name (``rths/story_1``). An axis node answers each Command of the node
-of the rig, and stops its axis if no Commands arrive.
+The actuator node drives the port, generates the ticks, and publishes Measurements and the state of the test. The
+namespace of an axis node ends with the axis name (``rths/story_1``). An axis node answers each Command, and stops
+its axis if no Commands arrive.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from rths_nodes.ros.transport.topics import NodeTopics
 MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
 GONE_NS = 20_000_000
-"""Time without a Measurement after which the node checks whether the axis node is alive, ns."""
+"""Time without a Measurement after which the actuator node checks whether the axis node is alive, ns."""
 LOST_NS = 250_000_000
 """Time without a Measurement after which an axis is considered lost if a stop is requested, ns."""
 
@@ -94,10 +94,10 @@ class TopicLinks:
 
 
 def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
-    """Return a port that drives axis nodes. Raises ConfigError if an axis has no node, or must share a node."""
+    """Return a port that drives axis nodes. Raises ConfigError if nodes are missing, or must be shared."""
     if set(axes) != set(scenario.axes):
         axis_nodes = ", ".join(map(axis_node, scenario.axes))
-        raise ConfigError(f"peers: has axis nodes of {', '.join(axes)}, but must have all or none of {axis_nodes}")
+        raise ConfigError(f"peers: axis nodes of {', '.join(axes)}: must be all or none of {axis_nodes}")
     check_layout(scenario)
     port = PerAxisPort(tuple(scenario.axes), scenario.port.transport_samples, links)
     return before_axes(port, ForceLoops(scenario.axes, NODES, scenario.dt))
@@ -271,7 +271,7 @@ class ActuatorNode(RthsNode):
         return True
 
     def tick(self) -> None:
-        """Begin a tick, or continue a begun tick. Complete the tick once its Measurement is ready."""
+        """Begin a tick, or continue the current tick. Complete the tick once its Measurement is ready."""
         if self._measuring:
             self.rig.port.wait(LOOK_S)
             self._complete()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base class of all nodes: lifecycle, polling, and handling of unexpected errors.
 
-A node connects a stage (``loop/stages``) to topics. It polls the messages of the loop and the handshake as bytes.
+A node connects a stage (``loop/stages``) to topics. It polls for messages of the loop and the handshake, as bytes.
 """
 
 from __future__ import annotations
@@ -86,20 +86,20 @@ def _serialized_again(kind: str, data: bytes) -> bytes:
 @dataclass(frozen=True)
 class Host:
     interpose: Callable[[RthsNode], Interposer]
-    """Inserts faults when a node is configured. Raises ConfigError for impossible faults."""
+    """Called when a node is configured, to insert faults. Raises ConfigError for impossible faults."""
     clock: Clock = SYSTEM_CLOCK
     own_process: bool = False
     prepare: Callable[[], None] = lambda: None
     """Called when all peers are discovered, before the node reports ready."""
     on_ended: Callable[[], None] = lambda: None
     scenario: Scenario | None = None
-    """Scenario to run, or None if defined by parameters."""
+    """Scenario to run, or None if the parameters define the scenario."""
     handed: Port | None = None
     """Open port that replaces the scenario's port."""
     numerical: Callable[[Assembly], NumericalStage] = NumericalStage
     commands: Callable[[Assembly], CommandStage] = CommandStage
     rig: Callable[[Scenario, Port], RigStage] = RigStage
-    """``numerical``, ``commands`` and ``rig`` make the stages of the integrator, compensator and actuator node."""
+    """Stage factories for integrator (``numerical``), compensator (``commands``) and actuator node (``rig``)."""
     follows: bool = False
     """True if the stages return the messages of the executive."""
 
@@ -154,7 +154,7 @@ class RthsNode(FewRequests, LifecycleNode):
     stops_rig: bool = False
     """True if deactivation brings the rig, or an axis, to rest."""
     missing: Callable[[], str] = str
-    """Function that returns a text about missing requirements other than peers, or an empty text."""
+    """Function that describes missing requirements other than peers. Returns an empty string if all are met."""
     judged: tuple[ExitCode, str] | None = None
     """Outcome and reason of the test if the node knows more than TestState contains, otherwise None."""
     late: LateData = LateData()
@@ -205,7 +205,7 @@ class RthsNode(FewRequests, LifecycleNode):
         raise TypeError(f"{type(self).__name__} must override build")
 
     def start(self) -> None:
-        """Configure and activate the node. Raises ConfigError with the reason, or KeyboardInterrupt if held."""
+        """Configure and activate the node. Raises ConfigError on failure, and KeyboardInterrupt if interrupted."""
         for transition in (self.trigger_configure, self.trigger_activate):
             if transition() != TransitionCallbackReturn.SUCCESS:
                 held = self.phase.exit_code == ExitCode.HELD
@@ -319,7 +319,7 @@ class RthsNode(FewRequests, LifecycleNode):
         return -1
 
     def look(self) -> bool:
-        """Poll the handshake, at most every ``LOOK_NS``. Return True after a poll."""
+        """Poll the handshake, at most once per ``LOOK_NS``. Return True if polled."""
         now = self._now()
         due = now >= self._next_look
         if due:
@@ -375,7 +375,7 @@ class RthsNode(FewRequests, LifecycleNode):
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
         """Request a trip from the actuator node. ``sample`` is the sample of a breach, or 0.
 
-        The trip takes effect at sample ``effective`` in lockstep if this is not 0, otherwise immediately.
+        In lockstep, a nonzero ``effective`` is the sample at which the trip takes effect. Other trips act at once.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
@@ -391,7 +391,7 @@ class RthsNode(FewRequests, LifecycleNode):
 
 
 def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
-    """Return the stage's warm-up, disabled in lockstep, for an ``external`` stage, or without substeps."""
+    """Return the warm-up of the stage, which is disabled in lockstep, without substeps, or if ``external``."""
     per_step = node.scenario.samples_per_step
     gains = not (external or node.settings.lockstep) and per_step > 1
     return WarmUp(node.shared, node.measurements, twin_of(node.assembly) if gains else None, per_step)
@@ -428,7 +428,7 @@ class Diagnostics:
         self._facts = {"role": location.role, **facts, "rig": rig_kind(node.scenario)}
 
     def publish_if_due(self) -> bool:
-        """Publish if due. Return True if published. Call only within the slack."""
+        """Publish the diagnostics if the period has elapsed. Return True if published. Call only in the slack."""
         now = self._clock.monotonic_ns()
         if now < self._due:
             return False

@@ -130,7 +130,7 @@ class RigContext:
 
 
 class LockstepWindow:
-    """Lets the rig run LOCKSTEP_WINDOW samples ahead of observers. Trips the rig after waiting ``patience`` ns."""
+    """Lets the rig run up to LOCKSTEP_WINDOW samples ahead of observers. Trips after waiting ``patience`` ns."""
 
     def __init__(self, context: RigContext, observers: Sequence[str], patience: int) -> None:
         self._rig, self._times, self._topics = context.rig, context.times, context.topics
@@ -146,7 +146,7 @@ class LockstepWindow:
         """Do nothing, because ``follow`` polls when necessary."""
 
     def effective(self, sample: int) -> int:
-        """Return the sample at which a trip takes effect: ``sample``, limited to the window ahead of the rig."""
+        """Return the sample of a trip: ``sample``, but at most LOCKSTEP_WINDOW samples ahead of the rig."""
         return min(sample, self._rig.sample + LOCKSTEP_WINDOW)
 
     def follow(self) -> bool:
@@ -168,7 +168,7 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips the rig if ``heartbeat`` reports a lost observer. Calls ``warn`` instead for an optional recorder."""
+    """Trips the rig if ``heartbeat`` reports a lost observer. For an optional recorder, calls ``warn`` instead."""
 
     def __init__(
         self, context: RigContext, scenario: Scenario, observers: Sequence[str], warn: Callable[[str], None]
@@ -211,7 +211,7 @@ class TickGate:
     """Holds the Command of the next tick, and decides when that tick may run, with or without the Command.
 
     ``observers`` supervises monitor and recorder. ``stops`` contains stop requests from services, and
-    ``receive_stops()`` polls for others. The rig trips if no Command arrives for ``patience`` ns.
+    ``receive_stops()`` polls for other stop requests. The rig trips if no Command arrives for ``patience`` ns.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class TickGate:
     def take_command(self) -> None:
         """Poll for the Command of the next tick. Commands for later ticks (``hops.depth`` > 0) are kept.
 
-        In real time the first tick waits for its Command, because a slow start could delay this Command.
+        In real time, the first tick waits for its Command, which a slow start may delay.
         """
         topics, due = self._topics, self._due
         waits = self._times.pacer is not None and not self._rig.sample and not due.early
@@ -258,7 +258,7 @@ class TickGate:
 
     @property
     def deadline(self) -> int | None:
-        """Deadline of a missing Command, monotonic ns, or None in lockstep, at sample 0, or if none is missing."""
+        """Deadline of a missing Command, monotonic ns. None in lockstep, at sample 0, or if it has arrived."""
         if self.command is not None or not self._rig.sample:
             return None
         return self._times.deadline
@@ -266,8 +266,8 @@ class TickGate:
     def may_tick(self, interrupted: bool = False) -> bool:
         """Execute stop requests, and return True if the next tick may run.
 
-        A tick needs its Command and observers that keep up. A tick of a stop or of a pause, or after the deadline,
-        needs neither. ``interrupted`` is true if the operator requests a hold.
+        A tick needs its Command, and observers that keep up. During a stop or a pause, and after the deadline,
+        neither is needed. ``interrupted`` is true if the operator requests a hold.
         """
         rig = self._rig
         if trips := self._topics.received(names.TRIP):
@@ -322,8 +322,8 @@ class TickGate:
 class StopRequests:
     """Receives stop requests to ``node``: its services ``stop`` and ``trip``, and messages on the topic ``trip``.
 
-    ``acts`` hold and trip the rig. The loop executes them through ``calls`` before a service responds.
-    ``former`` is the inbox of ``FORMER_TRIP``. ``warn`` is called if a client uses this name.
+    ``acts`` (hold, trip) stop the rig. The loop executes them through ``calls`` before a service responds.
+    ``former`` is the inbox of ``FORMER_TRIP``. ``warn`` is called if a client uses the former name.
     """
 
     def __init__(
@@ -389,8 +389,8 @@ _TIME = struct.Struct("<iI")
 class AfterMeasurement:
     """Publishes TestState and, after each Measurement, the messages that are not part of the loop.
 
-    TestState contains the ``constants`` of the test. Axis nodes send the true states later if ``gathered``. In
-    lockstep, the time of every ``clock_every``-th sample (0: never) is published on ``/clock``.
+    TestState contains the ``constants`` of the test. If ``gathered`` is true, axis nodes send the true states
+    later. In lockstep, the time of every ``clock_every``-th sample (0: never) is published on ``/clock``.
     """
 
     def __init__(
@@ -461,13 +461,13 @@ class StartRefused(Exception):
 class Arming:
     """Arms the rig, or refuses the test, after the activation of the actuator node.
 
-    All ``peers`` must report ready within ``peer_timeout``, with the same ``settings``. Then the clocks of other
-    machines are compared (``questions``). In real time a round trip to another machine may take at most 1 +
+    All ``peers`` must report ready within ``peer_timeout``, with the same ``settings``. Then ``questions``
+    compares the clocks of other machines. In real time, a round trip to another machine may take at most 1 +
     ``hops.depth`` samples.
 
-    The node waits up to ``farewell`` (s) for its peers to leave after a refusal. A peer accepts the refusal only
-    after it has discovered this node. A real rig is armed only FOUND_S (s) after the activation, when clients that
-    can stop the test have discovered the node.
+    After a refusal, the node waits up to ``farewell`` s for its peers to leave, because a peer accepts a refusal
+    only after it has discovered this node. A real rig is armed at the earliest FOUND_S s after the activation. By
+    then, clients that can stop the test have discovered the node.
     """
 
     def __init__(
@@ -540,7 +540,7 @@ class Arming:
         for node, status in self._statuses.items():
             if status["scenario_hash"] != mine:
                 raise StartRefused(
-                    f"{node} has another scenario or run id than {names.ACTUATOR}: its hash is "
+                    f"{node} and {names.ACTUATOR} have different scenarios or run ids: hash "
                     f"{status['scenario_hash'] or 'none'} instead of {mine} ({self._settings.scenario.name}). "
                     f"If another test is running, choose another namespace or {environment.DOMAIN}"
                 )
@@ -562,7 +562,7 @@ class Arming:
                 other, expected = first.setdefault(section, (node, values))
                 if values != expected:
                     raise StartRefused(
-                        f"{section}: {other} and {node} have different values. Set overrides for all nodes"
+                        f"{section}: {other} and {node} have different values. Set equal overrides for all nodes"
                     )
 
     def _check_ways(self) -> None:

@@ -77,7 +77,7 @@ class FollowedPort(RecordedPort):
 
     @property
     def failure(self) -> str:  # type: ignore[override]
-        """Reason for the failure of a component, known after the last Measurement. Empty if none failed."""
+        """Reason why a component failed, known after the last Measurement. Empty if no component failed."""
         _, reason, failed = self.loop.ending() if self.last else (None, "", False)
         return reason if failed else ""
 

@@ -50,8 +50,8 @@ class DriverGuard:
     """Checks Commands to a driver of the rig and Measurements from the driver. The first breach causes a trip.
 
     ``trip`` receives the reason, the sample, and the first tick without a Command (0: the pending tick).
-    ``tripped`` is the reason with the sample, empty before a trip. The test ends as tripped if
-    a driver ignores a Trip. A test that ends before the last sample has failed.
+    ``tripped`` contains the sample and the reason, and is empty before a trip. The test ends as tripped if a
+    driver ignores a Trip. A test that ends before the last sample has failed.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class DriverGuard:
         self._received_at = 0
 
     def measurement(self, measured: Measurement, judged: bool = False) -> bool:
-        """Return True if the rig may continue after ``measured``. Safe stops are not checked.
+        """Return True if the rig may continue after ``measured``. Measurements of a safe stop are not checked.
 
         ``judged`` is true if the actuator node of this package has checked ``measured``.
         """
@@ -140,7 +140,7 @@ Values = Sequence[float]
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
-    """Return a message with ``values`` ``(columns, curves, 4)``: ``per`` samples per column, from ``first`` on."""
+    """Return ``values`` (columns, curves, 4) as a message: ``per`` samples per column, from sample ``first``."""
     message = Live(header=header, run=run, first=first, column=per)
     message.values = array("f", values.ravel())
     return message
@@ -164,9 +164,9 @@ def joint_publisher(
 ) -> Callable[[int, int, Values, Values, Values, Values], None]:
     """Return a function that publishes the axes as joints, through ``publish(topic, message)``.
 
-    Its arguments are sample, time stamp (ns), targets, commands, measured displacements and forces. ``axes`` is
-    true for force-controlled axes, whose targets and commands are efforts (N). Other positions are displacements
-    (m). Velocities (m/s) are computed from successive positions. ``dt`` is the servo period, s.
+    The function takes sample, stamp (ns), targets, commands, measured displacements and forces. ``axes`` maps each
+    axis to True for force control: targets and commands of this axis are efforts (N). All other positions are
+    displacements (m). Velocities (m/s) follow from successive positions. ``dt`` is the servo period, s.
     """
     loaded = list(axes.values())
     last: tuple[int, dict[str, Values]] | None = None

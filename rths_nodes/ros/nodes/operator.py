@@ -2,8 +2,8 @@
 """Operator node: stops or holds a procedure and publishes the state of rig and procedure (doc/ros.md).
 
 The services ``stop``, ``stop_by_page`` and ``hold`` and the topic ``trip`` act on the procedure. A stop is never
-refused. ``rig_state`` (untared) is published between runs and, if there is a watcher, also during runs. Other
-actions use the operator socket (``app/procedure/operator_socket.py``).
+refused. ``rig_state``, with untared values, is published between runs, and also during runs if there is a watcher.
+Other actions use the operator socket (``app/procedure/operator_socket.py``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DISCOVERY_S, LOOK_S = 1.0, 0.05
 """Duration (``DISCOVERY_S``) and polling period (``LOOK_S``) of the search for another operator node, s."""
 REQUESTS = 64
 THREADS = 2
-"""Number of threads: two, so that a trip request does not wait for a timer."""
+"""Number of threads that spin the node, so that a trip request does not wait for a timer."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
 """States in which ``rig_state`` needs a watcher, because the port is closed or a run has its own topics."""
 
@@ -79,8 +79,8 @@ class Session(Protocol):
 class OperatorNode(ThreadedNode):
     """Publishes the state of a procedure in ``namespace``, and stops or holds the procedure on request.
 
-    ``stop(reason, by=...)`` stops the procedure. ``hold`` raises ConfigError if no rung is running. ``watch_hz``
-    is the rate at which a watcher needs the state of the rig, Hz, or 0 without a watcher.
+    ``stop(reason, by=...)`` stops the procedure. ``hold(reason)`` holds it, or raises ConfigError if no rung is
+    running. ``watch_hz`` is the rate at which a watcher needs the state of the rig, Hz, or 0 without a watcher.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Participation of a node in a test: handshake, phases, Measurements in order, clocks, warm-up, and shutdown."""
+"""Participation of a node in a test: handshake, phases, ordered Measurements, clocks, warm-up, and shutdown."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class PhaseMachine:
 
 
 PATIENCE_NS = 500_000_000
-"""Time from the last Measurement for which an interrupted node waits for the end of the test, ns."""
+"""Longest wait of an interrupted node for the end of the test, from the last Measurement on, ns."""
 SAME_REQUEST_NS = round(SAME_REQUEST_S * SECOND)
 """Time within which signals count as one request, ns, because a terminal and launch both forward Ctrl-C."""
 LEADER_LOST_NS = 1_000_000_000
@@ -301,7 +301,7 @@ class MeasurementSequence:
 
 
 class WarmUp:
-    """Keeps caches warm: calls ``twin`` (``step_warm_up``) once per integration step (``substeps`` samples)."""
+    """Keeps caches warm. Calls ``twin`` (``step_warm_up``) once per integration step of ``substeps`` samples."""
 
     def __init__(
         self,
@@ -358,7 +358,7 @@ class ProgressReports:
 
 QUESTION, ANSWER = "clock_question", "clock_answer"
 QUESTIONS = 16
-"""Number of requests before the test, and again after the test. The fastest answer gives the clock offset."""
+"""Number of clock requests before the test, and again after it. The fastest answer gives the clock offset."""
 UNANSWERED_NS = 100_000_000
 
 
@@ -435,7 +435,7 @@ COMPLAINT_NS = 3_000_000_000
 DUPLICATE_NS = 2_000_000_000
 """Time for which duplicate names are tolerated before a test, ns. Nodes of the previous test may be leaving."""
 DUPLICATES_EVERY_NS = 100_000_000
-"""Period of searching for duplicate peers while another peer is missing, ns. A query takes 0.2 ms."""
+"""Period of the search for duplicate peers while another peer is missing, ns. A query takes 0.2 ms."""
 LIVE_NS = 1 * SECOND
 """Largest age of a live message from the actuator node once the test is ARMED, ns."""
 OLD_NS = 60 * SECOND
@@ -605,7 +605,7 @@ class Handshake:
     def duplicated(self) -> bool:
         """Return True while several nodes have the name of one peer.
 
-        The test is refused if this lasts longer than ``DUPLICATE_NS``.
+        The test is refused if a name is duplicated for longer than ``DUPLICATE_NS``.
         """
         duplicates, now = self._topics.duplicate_names(self._peers), self._now()
         self._duplicate_since = (self._duplicate_since or now) if duplicates else 0

@@ -58,7 +58,7 @@ def full_names(node: Node, topics: Iterable[str]) -> list[str]:
 
 
 class FurtherTopics:
-    """Records each of ``topics`` (full names) once it has a publisher, with the arrival times of messages."""
+    """Records ``topics`` (full names) once they have publishers, and the arrival times of the messages."""
 
     def __init__(
         self, node: Node, topics: Sequence[str], writer: Writer, warn: Callable[[str], object], clock: Clock
@@ -174,7 +174,7 @@ class RecorderNode(RthsNode):
         scenario = assembly.scenario
         value = self.settings.value
         if not value("record"):
-            raise ConfigError("record: missing; must be the directory of the recording")
+            raise ConfigError("record: missing. Set the directory of the recording")
         rows = [topic for topic in names.subscribed_by(self.role) if topic.recorded and topic.wanted(scenario)]
         self._full = {topic.name: self.resolve_topic_name(topic.name) for topic in rows}
         self.information = information(
@@ -249,7 +249,7 @@ class RecorderNode(RthsNode):
         self._received_from.add(values["node"])
         counts = unflatten(dict(zip(values["names"], values["values"], strict=False)), "sent")
         for name, count in counts.items():
-            # a driver may send other values
+            # a driver may report unknown streams or invalid counts
             if name in self._next and isinstance(count, float) and math.isfinite(count):
                 self._sent[name] = int(count)
 
@@ -308,7 +308,7 @@ class RecorderNode(RthsNode):
         self.phase.to(Phase.GONE)
 
     def surprise(self, error: Exception) -> None:
-        """Fail, and release the rig, because the rig must not wait for a failed recording."""
+        """Fail and release the rig, which must not wait for a failed recording."""
         super().surprise(error)
         with suppress(Exception):  # the node is possibly not configured yet
             self._publish_done()

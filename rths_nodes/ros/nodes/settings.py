@@ -40,7 +40,7 @@ RANGES: dict[str, tuple[str, Any, Any, float]] = {
     "number": ("floating_point_range", FloatingPointRange, float, math.inf),
     "integer": ("integer_range", IntegerRange, int, 2**63 - 1),
 }
-"""Field of the descriptor, message type, number type, and substitute for a missing bound, by kind of value."""
+"""For each kind of value: field of the descriptor, message type, number type, substitute for a missing bound."""
 FOREIGN = (endpoints.PREFIX, "use_sim_time", "start_type_description_service")
 
 
@@ -54,7 +54,7 @@ def plain(parameter: Parameter) -> Any:
 
 
 def reported_sections(status: Data) -> Data:
-    with suppress(ConfigError):  # another node may use a different form
+    with suppress(ConfigError):  # another node may use a different format
         data = yaml_text.parse(status["parameters"], status["node"])
         if isinstance(data, dict):
             return data
@@ -103,7 +103,7 @@ def rows(
 
 
 NO_PARAMETERS = ("component", "components", "section", "sections", "matrix", "mapping")
-"""Kinds of values that have parameters of their own, or for which ROS 2 has no type."""
+"""Kinds of values that are not parameters themselves: their entries are, or ROS 2 has no type for them."""
 PEERS = "peers"
 
 OWNED = {
@@ -113,7 +113,7 @@ OWNED = {
     MONITOR: ("monitor",),
     RECORDER: ("recording",),
 }
-"""Sections of the scenario that a node has as parameters. An axis node has only its own part of ``axes``."""
+"""Sections of the scenario whose values are node parameters. An axis node has only its own part of ``axes``."""
 
 READ = {
     COMPENSATOR: ("bridge",),
@@ -139,7 +139,7 @@ def _as_parameter(default: object) -> Any:
 
 
 class NodeSettings:
-    """ROS parameters of ``node``, read-only while ``frozen()``. The parameter ``scenario`` may name ``built``."""
+    """ROS parameters of ``node``, read-only while ``frozen()`` is true. ``scenario`` may select ``built``."""
 
     def __init__(
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None
@@ -260,7 +260,7 @@ class NodeSettings:
                 raise ConfigError(f"{name}: unknown node {peer!r}; known: {', '.join(names.PEERS)}")
         role = self.location.role
         if name == PEERS and (role not in (AXIS, *value) or len(set(value)) < len(value)):
-            raise ConfigError(f"{name} = {', '.join(value)}: must contain {role}, and no node twice")
+            raise ConfigError(f"{name} = {', '.join(value)}: must contain {role}, and each node only once")
 
     def _check_names(self) -> None:
         prefixes = tuple(f"{section}." for section in self.owned)

@@ -74,7 +74,7 @@ def _indices(names: tuple[str, ...], wanted: tuple[str, ...]) -> Mapping[str, in
 def joint_sample(joints: Sequence[str], counter: str, message: JointState) -> JointSample:
     """Return the sample of a sensor_msgs/JointState. Raises Unfit for a missing joint or value.
 
-    The position of the joint ``counter``, unless empty, is the number of a command.
+    The joint ``counter``, if not empty, reports the number of a command as its position.
     """
     names = tuple(message.name)
     indices = _indices(names, (*joints, counter) if counter else tuple(joints))
@@ -104,7 +104,7 @@ def joint_sample(joints: Sequence[str], counter: str, message: JointState) -> Jo
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return the number of states per ``dt`` (s), from their ``stamps`` (s). Raises ConfigError if fractional."""
+    """Return the number of states per ``dt`` (s) from their ``stamps`` (s). Raises ConfigError if fractional."""
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
         raise ConfigError("the stamps of the joint states do not increase, but must be the times of the states")
@@ -125,9 +125,9 @@ class SampleStream:
     """Converts joint states of a test to samples by ``read``. Only the newest sample is used.
 
     Answers to old samples would be a burst of commands. The rig would jump, because the controller has no queue.
-    Stamps give the numbers of samples, from 0: a sample has ``per_sample`` states, ``period`` s apart. Deviations
-    of up to 0.4 periods and clock drift are tolerated. ``slipped`` counts lost or unused samples. ``heard_at`` is
-    the arrival time of the last new state, ns. ``ages`` are ages of samples on arrival.
+    Stamps determine the sample numbers, which begin at 0. A sample has ``per_sample`` states, ``period`` s apart.
+    Deviations of up to 0.4 periods and clock drift are tolerated. ``slipped`` counts lost or unused samples.
+    ``heard_at`` is the arrival time of the last new state, ns. ``ages`` holds the age of each sample on arrival.
     """
 
     def __init__(self, read: Callable[[JointState], JointSample], period: float, per_sample: int) -> None:
@@ -220,7 +220,7 @@ class Ros2ControlPort(OfPort, Readback):
         )
         counter: str = text(
             "joint that counts commands. Its position command is the number of the command; its position state is "
-            "the number of the newest command that the hardware has received. An empty text means no counter",
+            "the number of the newest command that the hardware has received. An empty string means no counter",
             "",
         )
         watchdog: float | None = number(
@@ -270,7 +270,7 @@ class Ros2ControlPort(OfPort, Readback):
             if self.joints and len(self.joints) != len(test.axes):
                 raise ConfigError(f"joints: has length {len(self.joints)}, but must have length {len(test.axes)}")
             if self.silence < 3.0 * test.dt:
-                raise ConfigError(f"silence = {self.silence:g} s: must be >= {3.0 * test.dt:g} s, three periods")
+                raise ConfigError(f"silence = {self.silence:g} s: must be >= {3.0 * test.dt:g} s (3 samples)")
 
         @property
         def has_heartbeat(self) -> bool:
@@ -422,7 +422,7 @@ class Ros2ControlPort(OfPort, Readback):
                 )
 
     def drop_heartbeat(self) -> None:
-        """Stop sending commands if there is a watchdog, which then stops the rig."""
+        """Stop sending commands if the hardware has a watchdog. The watchdog then stops the rig."""
         self._dropped = self._params.watchdog is not None
 
     @property
@@ -432,7 +432,7 @@ class Ros2ControlPort(OfPort, Readback):
     def ready(self) -> bool:
         """Return True if an unused joint state has arrived.
 
-        Return True also once the period of the sample has elapsed, if the interlock is open. The safe stop then
+        If the interlock is open, also return True once the period of the sample has elapsed. The safe stop then
         follows the clock of this computer.
         """
         if self._found:
@@ -496,7 +496,7 @@ class Ros2ControlPort(OfPort, Readback):
         """Return None, because the true state of a rig is unknown."""
 
     def numbers(self) -> dict[str, float]:
-        """Return the transport delay (samples), counts of lost and repeated states, and times (s).
+        """Return the transport delay (samples), counts of lost and repeated states, and answer times and ages (s).
 
         ``transport_median`` and ``transport_largest`` need a counter. Ages of states on arrival depend on the
         clocks of both machines.

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publishers and subscriptions that handle messages as bytes, polled without an executor, with filters and QoS.
 
-A filter accepts messages from peers of this run. Others are dropped and counted. Trip requests have their own
-filter. The middleware provides the gid (identifier) of a message's publisher, and the ROS graph provides its node.
-Until the test begins, peers may appear, or return with another publisher. Later publishers are refused.
+A filter accepts messages from peers of this run. Other messages are dropped and counted. Trip requests have their
+own filter. The middleware provides the gid (identifier) of a publisher, and the ROS graph provides its node. Until
+the test begins, peers may appear, or return with another publisher. Later publishers are refused.
 
-Nodes of one process are neighbours and pass messages directly, unlike in rclpy. Processes of one machine use a
-line (``line.py``). Users may change QoS and names only of topics between a test and other programs, because other
-topics are part of the protocol.
+Nodes of one process are neighbours and pass messages directly, unlike in rclpy. Processes on one machine use lines
+(``line.py``). Users may change the QoS and names of a topic only if it connects a test with other programs,
+because all other topics are part of the protocol.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from rths_nodes.ros.transport.rclpy_private import publish_bytes, take_bytes
 VERSION_2 = "std_msgs/Header header\nuint32 sample\nuint32 effective_sample\nstring source\nstring reason\n"
 """Definition of Trip in programs built before version 0.10."""
 LONGEST = 200
-"""Maximum length of the source, and of the reason, of a trip request, in characters."""
+"""Maximum length of the source and of the reason in a trip request, characters."""
 MOST_FOREIGN = 64
 MOST_UNJUDGED = 64
 UNKNOWN = "unknown"
@@ -72,9 +72,9 @@ class PublisherGuard:
     """Filters one subscription: accepts messages of ``run`` from the peers ``speakers`` (full names).
 
     ``known`` contains the gids of the peers' publishers. An open guard looks up the node of an unknown gid in the
-    graph. It keeps the last message of this publisher if the graph has no such node yet. In distributions without
-    gids, only the bytes show whether a message belongs to this run. ``early`` admits, before the test, messages
-    from nodes that do not know the run.
+    graph. If the graph has no such node yet, the guard keeps the last message of the publisher. In distributions
+    without gids, only the bytes show whether a message belongs to this run. If ``early`` is true, messages from
+    nodes that do not know the run are accepted before the test.
     """
 
     def __init__(
@@ -295,8 +295,8 @@ FOREIGN_A_TURN = 128
 class Inbox:
     """Polled subscription of the node ``owner`` that returns only messages accepted by the ``guard``.
 
-    A neighbour passes messages directly if ``by_hand`` is true. Otherwise messages arrive on ``line``, if any.
-    Middleware copies of such messages are dropped.
+    Messages come directly from a neighbour if ``by_hand`` is true, otherwise from ``line``, or by topic
+    if ``line`` is None. Middleware copies of messages from a neighbour or a line are dropped.
     """
 
     def __init__(
@@ -401,12 +401,12 @@ class Inbox:
 
 
 class StreamPublisher:
-    """Publishes messages as bytes. ``sent`` is the number of messages.
+    """Publishes messages as bytes. ``sent`` counts the messages.
 
     ``partners`` are the subscribing peers (full names), nodes of the loop first. ``neighbours`` are inboxes in
     this process, which receive every message directly. ``lines`` are the lines to other nodes of this machine, by
-    full name. The middleware receives messages only if ``has_topic_subscribers`` is true and, with ``holds``, only
-    after a call of :meth:`publish_held`.
+    full name. The middleware receives messages only if ``has_topic_subscribers`` is true. If ``holds`` is true, it
+    receives messages only when :meth:`publish_held` is called.
     """
 
     def __init__(self, publisher: Publisher, partners: tuple[str, ...] = ()) -> None:

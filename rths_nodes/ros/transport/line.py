@@ -2,8 +2,8 @@
 """Line: one stream between two nodes of a machine, over a unix socket that preserves message boundaries.
 
 The nodes share no lock. The kernel reports the exit of a node immediately, and still delivers earlier messages.
-Every local process may bind or call an abstract socket name, so both sides query the kernel for the user
-of the other process.
+Any local process can bind an abstract socket name, or connect to it. Both sides therefore query the
+kernel for the user of the other process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def stop_address(namespace: str) -> bytes:
 
 
 def stop_executive(namespace: str, kind: str) -> bool:
-    """Send a stop directly to the executive in ``namespace``. Return True if there is an executive."""
+    """Send a stop of ``kind`` (see ``STOPS``) to the executive in ``namespace``. Return False if there is none."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
         sender.setblocking(False)
         return sender.sendto(b"T" if kind == TRIP else b"S", stop_address(namespace)) > 0
@@ -96,7 +96,7 @@ class Greeting(NamedTuple):
         except RecursionError as error:
             raise ValueError("too many brackets") from error
         if not isinstance(values, list) or [type(value) for value in values] != [str] * len(cls._fields):
-            raise ValueError("the fields are not four texts")
+            raise ValueError("expected a list of four strings")
         bytes.fromhex(values[-1])
         return cls(*values)
 
@@ -109,7 +109,7 @@ FORCE = 32
 """SO_SNDBUFFORCE, which the module ``socket`` lacks. A privileged process can exceed the limit of SO_SNDBUF."""
 
 SENT_AT = struct.Struct("<q")
-"""Prefix of each message: time of sending, ns since the epoch."""
+"""Prefix of each message: sending time, ns since the epoch."""
 
 
 class SocketReader:
@@ -168,10 +168,10 @@ class SocketReader:
 
 
 class SocketWriter:
-    """Sends messages on a line. ``open`` is true while the receiver listens.
+    """Sends messages on a line. ``open`` is true until the line is closed.
 
     At most ``depth`` messages are queued while the kernel's buffer is full. ``lost`` counts discarded messages.
-    The receiver detects the gap by message numbers.
+    The receiver detects missing messages by their numbers.
     """
 
     def __init__(self, sock: socket.socket, depth: int) -> None:
@@ -241,7 +241,7 @@ class SocketWriter:
 
 
 def make_room(sock: socket.socket, messages: int, size: int) -> int:
-    """Enlarge the send buffer of ``sock`` for ``messages`` of ``size`` bytes. Return the number that fits."""
+    """Enlarge the send buffer of ``sock`` for ``messages`` of ``size`` bytes. Return how many messages fit."""
     wanted = min(messages * (size + PER_MESSAGE), 0x3FFFFFFF)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted // 2)  # the kernel doubles this value
     if sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < wanted // 2 * 2:

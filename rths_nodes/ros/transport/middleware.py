@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the middleware, contexts, and nodes that belong to no run and are spun by their own threads."""
+"""Middleware settings, rclpy contexts, and nodes that belong to no run and have their own threads."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ SETTINGS = {
     "libfastrtps.so": (PROFILES[1], ("fast_dds_2.xml", "fast_dds_2_local.xml")),
     "libfastdds.so": (PROFILES[0], ("fast_dds_3.xml", "fast_dds_3_local.xml")),
 }
-"""For each library of Fast DDS 2 and 3: the environment variable that names a settings file, and two such files.
-The second file restricts discovery to this machine."""
+"""Key: library of Fast DDS 2 or 3. Value: environment variable that names a settings file, and two such files. The
+second file restricts discovery to this machine."""
 FOUND_S = 4.0
 """Time within which local nodes discover each other, s. The middleware announces names again every 3 s."""
 OURS_AND_THEIRS = ("ROS_", "RMW_", "RCUTILS_", "RCL_", "FASTDDS_", "FASTRTPS_")
@@ -46,7 +46,7 @@ def unused() -> bool:
 def ros_context(arguments: Sequence[str] = ()) -> Iterator[Context]:
     """Yield a private context without rclpy's signal handlers, which would end the context while the loop runs.
 
-    Raises ConfigError like :func:`settle`, and if ROS 2 does not start.
+    Raises ConfigError if the settings are invalid (:func:`settle`), or if ROS 2 does not start.
     """
     settle()
     context = Context()
@@ -109,7 +109,7 @@ def check_reaches_others() -> None:
 
 
 class ThreadedNode:
-    """Runs the node ``name`` in a private context. ``threads`` threads spin the node from start to close.
+    """Runs the node ``name`` in a private context. ``threads`` is the number of threads that spin it.
 
     The node has none of the default services of rclpy. Raises ConfigError if ROS 2 does not start.
     """
@@ -131,7 +131,7 @@ class ThreadedNode:
                 )
             stack.callback(self._node.destroy_node)
             self._owned = stack.pop_all()
-        self._executor: Executor = (  # a multi-threaded executor with one thread warns
+        self._executor: Executor = (  # a multi-threaded executor logs a warning for one thread
             SingleThreadedExecutor(context=self._context)
             if threads == 1
             else MultiThreadedExecutor(threads, context=self._context)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Thread that answers services outside the loop, one request at a time, with a pause after each answer.
 
-Answers take at most ``SHARE`` of a processor from the loop.
+Answers use at most the fraction ``SHARE`` of the time of a processor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAUSE_S, SHARE = 0.02, 0.05
 """``PAUSE_S``: shortest pause after an answer, s. ``SHARE``: largest fraction of a processor for answers."""
 
 Answer = Callable[[object, object], object]
-"""Function that takes a request and an empty response, and returns this or another response."""
+"""Function that takes a request and an empty response, and returns the completed response or another one."""
 
 
 class FewRequests:
@@ -71,8 +71,8 @@ class LoopCalls:
 class ServiceThread:
     """Answers requests in a thread. ``answers`` maps each service to the function that answers its requests.
 
-    Failed requests are refused and reported through ``warn``. ``first`` keeps the priority of the loop, for
-    requests that must not be delayed.
+    Failed requests are refused and reported through ``warn``. If ``first`` is true, the thread keeps the
+    priority of the loop, for requests that must not be delayed.
     """
 
     def __init__(

@@ -82,7 +82,7 @@ class Interposer:
 class NodeTopics:
     """Holds publishers and inboxes of ``node`` by the keys of its endpoints, from :meth:`open` to :meth:`close`.
 
-    ``opened`` contains the ``inboxes`` without the interposer. ``senders`` publish through ``outlets``.
+    ``inboxes`` and ``senders`` apply the interposer. ``opened`` and ``outlets`` bypass it.
     ``on_received`` receives each message on a low-rate topic.
     """
 
@@ -110,7 +110,7 @@ class NodeTopics:
         interposer: Interposer | None = None,
         load: Load | None = None,
     ) -> None:
-        """Create publishers and inboxes. ``load`` lets streams between nodes on this machine use ``line.py``."""
+        """Create publishers and inboxes. If ``load`` is given, streams between nodes on this machine use lines."""
         self.codec = codec
         between = interposer or Interposer()
         self.malformed = 0
@@ -161,7 +161,7 @@ class NodeTopics:
             outlet.publisher.wait_for_all_acked(Duration(nanoseconds=left))
 
     def publish(self, topic: str, values: Data) -> None:
-        """Publish on a low-rate topic, but only on a handshake topic before the run is known."""
+        """Publish on a low-rate topic. Before the run is known, publish only on handshake topics."""
         row = names.TOPICS[topic]
         if self.run.mark or row.handshake:
             header = {"stamp": self._clock.time_ns(), "run": self.run.mark}
@@ -202,7 +202,7 @@ class NodeTopics:
         return {key: outlet.sent for key, outlet in self._streams.items()}
 
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
-        """Pass streams directly within this process. Copies for others wait for ``publish_held`` if ``holds``."""
+        """Pass streams directly within this process. If ``holds``, :meth:`publish_held` sends the other copies."""
         me = self._node.get_fully_qualified_name()
         inboxes = [inbox for other in neighbours_topics for inbox in other.opened.values()]
         for outlet in self._streams.values():
@@ -375,7 +375,7 @@ AGAIN_NS = 50_000_000
 
 @dataclass(frozen=True)
 class Load:
-    """Capacity of a line: ``messages`` of at most ``size`` bytes. Topic subscribers may wait if ``holds``."""
+    """Capacity of a line: ``messages`` of at most ``size`` bytes. If ``holds``, topic subscribers may wait."""
 
     messages: int
     size: int
@@ -399,7 +399,7 @@ class NodeLines:
         self._by_topic: dict[str, Inbox] = {}
         self._calls: dict[tuple[str, str], Connector] = {}
         self._again_at: dict[tuple[str, str], int] = {}
-        """Earliest time of the next call, by topic and partner."""
+        """Earliest time of the next call to each topic and partner, monotonic ns."""
         self._queried: set[str] = set()
         self._load: Load | None = None
         self.direct = False
@@ -469,7 +469,7 @@ class NodeLines:
         return {} if self._listener is None else self._listener.strangers
 
     def call(self) -> str:
-        """Connect to the partners. Return a text about missing answers, empty if none is missing."""
+        """Connect to the partners. Return a description of missing answers, or an empty string."""
         if self._load is None:
             return ""
         missing = []
@@ -548,14 +548,14 @@ def _socket() -> socket.socket:
 
 
 class Acceptor:
-    """Listens on ``address``, or states the ``problem``. ``strangers`` counts refused connections by caller."""
+    """Listens on ``address``, if there is no ``problem``. ``strangers`` counts refused connections by caller."""
 
     def __init__(self, address: bytes, clock: Clock = SYSTEM_CLOCK) -> None:
         self._now = clock.monotonic_ns
         self.problem = ""
         self.strangers: dict[str, int] = {}
         self._callers: dict[socket.socket, int] = {}
-        """Callers without an answer, with the time of their connection, ns."""
+        """Connection time of each caller without an answer, monotonic ns."""
         self._greetings: dict[socket.socket, Greeting] = {}
         self._socket: socket.socket | None = _socket()
         try:
