@@ -38,7 +38,7 @@ from rths_nodes.app.studies.engine import Where
 from rths_nodes.core import registry, text_files
 from rths_nodes.core.errors import ConfigError, Problems, quoted
 from rths_nodes.core.yaml_text import dump
-from rths_nodes.loop.interrupts import orderly_stop
+from rths_nodes.loop.interrupts import orderly_stop, raised_at_once
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import FULL
@@ -233,12 +233,12 @@ def iterate(
     engine: Callable[[Scenario, float], str] = lambda scenario, samples: AUTO,
     progress: Callable[[float, float], None] = lambda done, total: None,
     tell: Callable[[Row], None] = lambda row: None,
-    interrupted: Callable[[], bool] = lambda: False,
 ) -> Iteration:
     """Repeat ``scenario`` until the criteria in ``settings`` end the series, and return the results.
 
     Histories and, with ``record``, recordings are written to ``folder``. ``engine(scenario, samples)`` returns the
-    engine. ``tell(row)`` is called after each run.
+    engine. ``tell(row)`` is called after each run. A stop request stops a run safely. A KeyboardInterrupt after run 1
+    holds the series.
     """
     check(scenario)
     work, new = Corrections(scenario, settings), not folder.exists()
@@ -250,40 +250,54 @@ def iterate(
     def share(before: int, sample: float, samples: float) -> None:
         progress(before * samples + sample, runs * samples)
 
-    for number in range(1, runs + 1):
-        title = f"rths iterate {work.base.name} --mode {settings.mode}: run {number}"
-        planned = work.planned(number, folder, title, {})
-        try:
-            result = hosts.run(
-                planned,
-                record=str(folder / f"run_{number}") if record else "",
-                keep=True,
-                preferred=preferred,
-                progress=partial(share, number - 1),
-                interrupted=interrupted,
-            )
-        except ConfigError as error:  # raised if the history exceeds a limit
-            if number == 1:
-                if new:
-                    shutil.rmtree(folder)
-                raise
-            verdict, reason = corrections.HELD, f"run {number}: {error}"
-            break
-        last = result.read()
-        work.learn(number, result.outcome, result.reason, str(result.recording or ""), last)
-        tell(rows[-1])
-        verdict, reason = settings.verdict(rows)
-        if verdict:
-            break
-        work.correct()
-        if settings.within is not None:
-            expected = work.rehearsed().peaks
-            if above := corrections.above_first(number + 1, expected, work.first, settings.within):
-                verdict, reason = corrections.HELD, "; ".join(above)
+    try:
+        for number in range(1, runs + 1):
+            title = f"rths iterate {work.base.name} --mode {settings.mode}: run {number}"
+            planned = work.planned(number, folder, title, {})
+            try:
+                with orderly_stop() as interrupted:
+                    result = hosts.run(
+                        planned,
+                        record=str(folder / f"run_{number}") if record else "",
+                        preferred=preferred,
+                        progress=partial(share, number - 1),
+                        interrupted=interrupted,
+                    )
+            except ConfigError as error:  # raised if the history exceeds a limit
+                if number == 1:
+                    if new:
+                        shutil.rmtree(folder)
+                    raise
+                verdict, reason = corrections.HELD, f"run {number}: {error}"
                 break
+            last = result.read()
+            work.learn(number, result.outcome, result.reason, str(result.recording or ""), last)
+            tell(rows[-1])
+            verdict, reason = _verdict(work)
+            if verdict:
+                break
+            if interrupted():
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+        verdict, reason = corrections.HELD, f"interrupted after run {len(rows)}"
     codes = {corrections.CONVERGED: ExitCode.FINISHED, corrections.HELD: ExitCode.HELD}
     code = result.exit_code if verdict == corrections.ENDED else codes.get(verdict, ExitCode.TRIPPED)
     return Iteration(rows, verdict, reason, work.inverse, last, code)
+
+
+def _verdict(work: Corrections) -> tuple[str, str]:
+    """Return verdict and reason of the last run. If there is no verdict, compute the next history."""
+    settings, rows = work.settings, work.rows
+    verdict, reason = settings.verdict(rows)
+    if not verdict:
+        work.correct()
+    if not verdict and settings.within is not None:
+        expected = work.rehearsed().peaks
+        if above := corrections.above_first(len(rows) + 1, expected, work.first, settings.within):
+            return corrections.HELD, "; ".join(above)
+    return verdict, reason
 
 
 def check(scenario: Scenario) -> None:
@@ -341,10 +355,10 @@ def iterate_command(options: arguments.Options) -> int:
     settings = _settings(options, scenario)
     check(scenario)
     where = Where(engine=options.engine)
-    with _folder(options, scenario) as folder, orderly_stop() as interrupted:
-        with terminal.progress(scenario.name) as progress:
+    with _folder(options, scenario) as folder, orderly_stop():
+        with raised_at_once(), terminal.progress(scenario.name) as progress:
             iteration = iterate(
-                scenario, settings, folder, not options.no_record, where.engine_of, progress, _tell, interrupted
+                scenario, settings, folder, not options.no_record, where.engine_of, progress, _tell
             )
         data = _data(scenario, settings, iteration)
         if not options.no_record:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,27 @@ def test_tripped_run_ends_iteration(tmp_path: Path) -> None:
     result = iterated(HISTORY, tmp_path, "axes.story.limits.force=900")
     assert (result.verdict, result.exit_code) == ("ended", 3)
     assert result.reason.startswith("run 1 tripped: sample")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("place", ["_tell", "run"])
+def test_stop_request_after_run_holds_series_with_its_results(
+    number: int, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second signal within a second belongs to the same request."""
+    owner: Any = iterate.hosts if place == "run" else iterate
+    call = getattr(owner, place)
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        result = call(*arguments, **options)
+        signal.raise_signal(number)
+        return result
+
+    monkeypatch.setattr(owner, place, interrupted)
+    folder = tmp_path / "series"
+    assert main(["iterate", NAME, "--set", "duration=0.4", "--set", LATE, "--record", str(folder)]) == 130
+    result = json.loads((folder / iterate.RESULT).read_text())
+    assert (result["verdict"], [row["outcome"] for row in result["rows"]]) == ("held", ["finished"])
 
 
 def test_recording_of_history_runs_again_to_the_bit(tmp_path: Path) -> None:
