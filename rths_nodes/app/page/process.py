@@ -30,7 +30,7 @@ PATIENCE_S = 5.0
 def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[str] = ()) -> Iterator[int]:
     """Serve the page of ``namespace`` during the ``with`` block. Yield the pid of the page's process.
 
-    ``say`` prints the output of this process. Raises ConfigError if the page cannot be served.
+    ``say`` prints the output of this process, and a message if it ends before the block. Raises ConfigError if the page cannot be served.
     """
     program = [sys.executable, "-m", "rths_nodes.app.cli", "page", *arguments, "--namespace", namespace]
     serving = subprocess.Popen(
@@ -49,15 +49,23 @@ def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[
             why.strip().removeprefix("rths: ") or "page: the process ended immediately after its start"
         )
     say(first.strip())
-    telling = [
-        threading.Thread(target=_tell, args=(stream, say), name="page", daemon=True)
-        for stream in (serving.stdout, serving.stderr)  # a full pipe would block the page and its stop
+    closing = threading.Event()
+
+    def report_end() -> None:
+        _tell(serving.stdout, say)
+        if not closing.is_set():
+            say("the page has ended, and its stop no longer works. Stop the test at this terminal")
+
+    telling = [  # a full pipe would block the page and its stop
+        threading.Thread(target=report_end, name="page", daemon=True),
+        threading.Thread(target=_tell, args=(serving.stderr, say), name="page", daemon=True),
     ]
     for thread in telling:
         thread.start()
     try:
         yield serving.pid
     finally:
+        closing.set()
         with suppress(ProcessLookupError):
             serving.send_signal(signal.SIGINT)
         try:

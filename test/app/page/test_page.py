@@ -283,7 +283,23 @@ def test_page_process_is_not_blocked_by_its_error_output(monkeypatch: pytest.Mon
     lines: list[str] = []
     with page_beside("rths", lines.append):
         started.wait(30.0)
-    assert [line[:5] for line in lines] in (["first", "error", "last"], ["first", "last", "error"])
+    assert sorted(line[:5] for line in lines) == ["error", "first", "last", "the p"]
+
+
+def test_end_of_the_page_during_a_test_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that was killed took its stop along without a message."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
+    program = "import time; print('first', flush=True); time.sleep(30.0)"
+    started = subprocess.Popen([sys.executable, "-c", program], **pipes)
+    monkeypatch.setattr(process.subprocess, "Popen", lambda *_, **__: started)
+    lines: list[str] = []
+    with page_beside("rths", lines.append):
+        started.kill()
+        limit = time.monotonic() + 5.0
+        while len(lines) < 2 and time.monotonic() < limit:
+            time.sleep(0.01)
+        assert mentions(lines[1], "page", "ended", "stop")
+    assert len(lines) == 2
 
 
 @pytest.mark.usefixtures("fresh_programs")
