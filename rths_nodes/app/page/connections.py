@@ -295,7 +295,10 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[d
     serving, joining = runner.server, set[asyncio.Future[Any]]()
 
     def take() -> None:
-        head, handed, _, _ = socket.recv_fds(front, LONGEST_EVENT, 1)
+        try:
+            head, handed, _, _ = socket.recv_fds(front, LONGEST_EVENT, 1)
+        except ConnectionResetError:  # the front has ended without reading READY, e.g. after a restart
+            head, handed = b"", []
         for number in handed:
             connection = socket.socket(fileno=number)
             connection.setblocking(False)

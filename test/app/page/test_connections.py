@@ -270,6 +270,21 @@ def test_page_process_that_hung_receives_whether_a_stop_is_possible(monkeypatch:
     asyncio.run(connections.serve_behind(connections.guarded_application("127.0.0.1"), page.detach(), print))
 
 
+def test_page_process_ends_without_error_if_its_message_was_not_read() -> None:
+    """The front reads READY only from the first process: each later one printed a traceback at its end."""
+    front, page = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    page.send(b"unread")
+    front.close()
+    errors: list[object] = []
+
+    async def serve() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        await connections.serve_behind(connections.guarded_application("127.0.0.1"), page.detach(), print)
+
+    asyncio.run(serve())
+    assert not errors
+
+
 @pytest.mark.nodes
 @pytest.mark.timeout(240)
 def test_stops_reach_the_rig_during_a_flood() -> None:
