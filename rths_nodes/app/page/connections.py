@@ -216,7 +216,8 @@ def _answer(status: int, fields: dict[str, object]) -> bytes:
 
 READY = b"ready"
 LONGEST_EVENT = 65536
-PATIENCE_S = 5.0
+PATIENCE_S = 2.0
+"""Time for the page's process to exit, s: less than the time that a test waits for its page."""
 
 
 class Behind:

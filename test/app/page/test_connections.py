@@ -24,7 +24,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
 from page_of_test import asked_until, flood, get, page_and_terminal, post, standing_rig, test_beside, until
 
 from rths_nodes.app.commands import page as page_command
-from rths_nodes.app.page import connections
+from rths_nodes.app.page import connections, process
 from rths_nodes.app.page.connections import Front, Stop
 from rths_nodes.core.errors import ConfigError
 
@@ -283,6 +283,11 @@ def test_page_process_ends_without_error_if_its_message_was_not_read() -> None:
 
     asyncio.run(serve())
     assert not errors
+
+
+def test_suspended_page_process_is_killed_while_the_test_waits_for_its_page() -> None:
+    """With equal times, the test killed the front first, and a suspended page process remained."""
+    assert connections.PATIENCE_S < 0.5 * process.PATIENCE_S
 
 
 @pytest.mark.nodes
