@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.page.process import PORT, listening_at, url_of
 from rths_nodes.app.streams import Printer
 from rths_nodes.core.addresses import check_address, check_port
-from rths_nodes.core.errors import ConfigError, quoted
+from rths_nodes.core.errors import ComponentError, ConfigError, quoted
 from rths_nodes.loop.indices.live_columns import curve_limits, curve_names, curve_units, per_column
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import NAMESPACE
@@ -110,7 +111,10 @@ async def _serve_front(
         if not going_on():
             return ExitCode.FINISHED
     if not serves.result():
-        return int(behind.close())  # the page process has reported the reason
+        code = int(behind.close())
+        if code < 0:
+            raise ComponentError(f"page: its process was ended by {signal.Signals(-code).name}")
+        return code  # the page process has reported the reason
     serving = asyncio.ensure_future(front.serve())
     await asyncio.sleep(0)  # start accepting connections
     say = Printer().say

@@ -26,7 +26,7 @@ from page_of_test import asked_until, flood, get, page_and_terminal, post, stand
 from rths_nodes.app.commands import page as page_command
 from rths_nodes.app.page import connections, process
 from rths_nodes.app.page.connections import Front, Stop
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ComponentError, ConfigError
 
 STOP = json.dumps({"kind": "stop"}).encode()
 REQUEST = b"POST /stop HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Rths-Page: 1\r\nContent-Length: 16\r\n\r\n" + STOP
@@ -288,6 +288,15 @@ def test_page_process_ends_without_error_if_its_message_was_not_read() -> None:
 def test_suspended_page_process_is_killed_while_the_test_waits_for_its_page() -> None:
     """With equal times, the test killed the front first, and a suspended page process remained."""
     assert connections.PATIENCE_S < 0.5 * process.PATIENCE_S
+
+
+def test_killed_page_process_is_reported() -> None:
+    async def serves() -> bool:
+        return False
+
+    behind = SimpleNamespace(serves=serves, close=lambda: -signal.SIGKILL)
+    with pytest.raises(ComponentError, match="SIGKILL"):
+        asyncio.run(page_command._serve_front(None, behind, "here", lambda: True, lambda: True))
 
 
 @pytest.mark.nodes
