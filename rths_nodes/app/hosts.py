@@ -225,7 +225,7 @@ def _engine(loop: Loop, chosen: RunOptions, preferred: str) -> Loop | KernelLoop
 
 
 def _result(scenario: Scenario, chosen: RunOptions, **fields: Any) -> RunResult:
-    recording = Path(chosen.record) if chosen.record else None
+    recording = Path(chosen.record) if chosen.record and Path(chosen.record).exists() else None
     how: dict[str, Any] = {"host": chosen.host, "pace": chosen.pace, "faults": chosen.faults}
     result = RunResult(scenario=scenario, wall_s=0.0, recording=recording, **how, **fields)
     result.exit_code = outcomes.valid(fields["exit_code"], result.late, result.samples)

@@ -30,6 +30,10 @@ SAME_REQUEST_S = 1.0
 """Time within which repeated signals count as one request, s. Shells, launch and ``timeout`` can repeat the signal
 that the terminal sends."""
 
+TELLS = "RTHS_RUNNER_TELLS"
+"""Environment variable with the file descriptor to which a node writes the reason for its exit, because an
+unconfigured node has no topics. The runner prints this reason."""
+
 Handler = Callable[[int], None]
 _received: list[int] = []
 """Stop signals received by the installed handlers."""
@@ -121,7 +125,8 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
     def leave(_: int) -> None:
         if reported():
             os._exit(0)
-        os.write(2, b"rths: interrupted\n")
+        if TELLS not in os.environ:
+            os.write(2, b"rths: interrupted\n")
         os._exit(code)
 
     with stop_signals_handled(leave):

@@ -376,10 +376,15 @@ def test_interrupt_before_the_test_holds_it(tmp_path):
     assert rths_nodes.read(tmp_path / "run").outcome == "held"
 
 
-def test_interrupt_while_the_port_connects_holds_the_test(fresh_programs):
+def test_interrupt_while_the_port_connects_holds_the_test(fresh_programs, tmp_path, capfd):
+    """Each node printed a line, the reason was missing, and a recording was named that did not exist."""
     changes = ["port.connect_within=30", f"port.port={free_port()}"]
-    report = hosts.run(CHEN, changes, rig="bench_udp", host="processes", interrupted=lambda: True)
+    options = {"rig": "bench_udp", "host": "processes", "record": tmp_path / "run"}
+    report = hosts.run(CHEN, changes, **options, interrupted=lambda: True)
     assert (report.outcome, report.exit_code, report.samples) == ("held", 130, 0)
+    assert mentions(report.reason, "interrupted", "test")
+    assert report.recording is None or report.recording.exists()
+    assert capfd.readouterr().err == ""
 
 
 def test_deactivating_the_actuator_node_holds_the_rig(tmp_path):

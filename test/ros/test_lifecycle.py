@@ -34,6 +34,7 @@ from rths_nodes.app import hosts
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
 from rths_nodes.core.wire import decode, encode, mark_of
+from rths_nodes.loop import interrupts
 from rths_nodes.loop.interrupts import STOPPING
 from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -283,9 +284,9 @@ def test_node_prints_problems_that_no_runner_reports(code, runner_reports, print
     read, write = os.pipe()
     os.set_blocking(read, False)
     if runner_reports:
-        monkeypatch.setenv(node_processes.TELLS, str(write))
+        monkeypatch.setenv(interrupts.TELLS, str(write))
     else:
-        monkeypatch.delenv(node_processes.TELLS, raising=False)
+        monkeypatch.delenv(interrupts.TELLS, raising=False)
     composed.print_problems(node)
     os.close(write)
     assert ("rths: actuator: story_1: too far" in capsys.readouterr().err) == printed

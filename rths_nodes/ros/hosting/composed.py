@@ -33,7 +33,7 @@ from rths_nodes.core.child_program import end_with
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Port
-from rths_nodes.loop.interrupts import handle_stop_signals
+from rths_nodes.loop.interrupts import TELLS, handle_stop_signals
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, LastWords, report_to_launch
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
@@ -45,7 +45,7 @@ from rths_nodes.ros.hosting import node_processes
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, leave
 from rths_nodes.ros.hosting.fault_injection import interpose
-from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, NodeDescription, Processes
+from rths_nodes.ros.hosting.node_processes import QUIET_S, NodeDescription, Processes
 from rths_nodes.ros.hosting.processes import GRACE_S, Console, Result, dropped_messages, exit_codes
 from rths_nodes.ros.nodes.actuator import ActuatorNode, AxisNode
 from rths_nodes.ros.nodes.base import Host, OpenWriter, RthsNode

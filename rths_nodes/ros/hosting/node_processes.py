@@ -21,6 +21,7 @@ import yaml
 from rths_nodes.core import yaml_text
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, quoted, unknown
+from rths_nodes.loop.interrupts import TELLS
 from rths_nodes.loop.options import COMPOSED, ONE_NODE, ROSBAG2, RunOptions, checked_namespace
 from rths_nodes.loop.outcomes import ExitCode, LastWords, report_to_launch
 from rths_nodes.loop.scenario.schema import Scenario
@@ -102,9 +103,6 @@ STOPPED_S = 2.0
 """Longest wait after the test for a node that a signal has suspended, s."""
 PARENT = "RTHS_PARENT"
 """Environment variable with the pid of the runner or of launch. A node exits when this process exits."""
-TELLS = "RTHS_RUNNER_TELLS"
-"""Environment variable with the file descriptor to which a node writes the reason for its exit, because an
-unconfigured node has no topics."""
 
 
 def death(name: str, code: int) -> str:

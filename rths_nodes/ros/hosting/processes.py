@@ -222,6 +222,8 @@ def run(
             if died:
                 _end_after(died[0], processes, console, idle)
             result.judge(exit_codes(processes, console, result, idle, died))
+            if result.interrupted and not (result.begun or result.reason):
+                result.reason = "interrupted before the test began"
         finally:
             console.destroy_node()
         return result
