@@ -202,6 +202,18 @@ def test_trip_clears_pending_answer() -> None:
     stage.close()
 
 
+def test_no_step_begins_while_a_target_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a trip, a client received a force that it had not requested, for a displacement not yet sent."""
+    stage = opened(*REMOTE, *SLOW)
+    stage.next(measurement(0))
+    begun: list[Any] = []
+    monkeypatch.setattr(stage.integrator, "begin", begun.append)
+    assert stage.next(measurement(stage.substeps, 1e3)) is None
+    assert stage.pending
+    assert begun == []
+    stage.close()
+
+
 def test_close_is_idempotent() -> None:
     stage = NumericalStage(Assembly(scenario(*REMOTE)))
     stage.close()

@@ -184,8 +184,8 @@ class NumericalStage:
             self._lead.add(measured)
         if self.learning is not None:
             self.learning.add(measured)
-        if measured.sample != self._index * self.substeps:
-            return None
+        if self.pending or measured.sample != self._index * self.substeps:
+            return None  # a test that has ended begins no step while a Target is pending
         if self._index < self._before:
             self._index += 1
             return self._soft_start[self._index]
