@@ -220,11 +220,14 @@ def _in_processes(
 
         def submit(job: Job, processes: int = processes) -> Future[R]:
             pool = _pool(processes)
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # new processes inherit the mask
             try:
                 future: Future[R] = pool.submit(_work, work, job, file)
             except TerminatedWorkerError:  # an earlier job has killed a worker of this pool
                 _reusable_pool.cache_clear()
                 return submit(job, processes)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
             used.add(pool)
             return future
 
@@ -288,8 +291,7 @@ def _shares(count: int, progress: Progress | None) -> Iterator[tuple[str, Array]
 
 
 def _begin(path: tuple[str, ...]) -> None:
-    """Initialise a worker process. Only its parent handles Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Initialise a worker process."""
     sys.path[:] = path
     threading.Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
 

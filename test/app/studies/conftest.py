@@ -37,6 +37,11 @@ def faults_of_arrays(number, tell):
     return pages[-1] - pages[0]
 
 
+def blocked(number, tell):
+    """True if this process is not interrupted by Ctrl-C, even during its start."""
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def dying(number, tell):
     """Square; number 3 ends its process."""
     if number == 3:

@@ -72,6 +72,13 @@ def test_interrupt_ends_repeated_job(task: Task, tmp_path: Path) -> None:
         os.kill(int((tmp_path / "process").read_text()), 0)
 
 
+def test_processes_start_with_blocked_interrupt(task: Task) -> None:
+    """Ctrl-C during the imports of a process printed a traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert set(dict(as_completed(task("blocked"), iter(JOBS), COUNT, Where(2))).values()) == {True}
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
 def test_processes_limit_libraries_as_joblib_does() -> None:
     assert set(LokyBackend.MAX_NUM_THREADS_VARS) <= set(engine.ONE_THREAD)
 
