@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from rths_nodes.loop.interrupts import exit_at_once
+from rths_nodes.loop.interrupts import exit_at_once, raised_at_once
 
 with exit_at_once(130):  # Ctrl-C during an import must not cause a traceback
     import argparse
@@ -74,7 +74,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         options, excess = parser.parse_known_args(typed)
         if excess:
             options.error(f"unrecognized arguments: {' '.join(excess)}")
-        return int(options.run(options) or ExitCode.FINISHED)
+        with raised_at_once():
+            return int(options.run(options) or ExitCode.FINISHED)
     except ConfigError as error:
         return _complain(str(error), ExitCode.REFUSED)
     except Stopped as stop:

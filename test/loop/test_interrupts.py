@@ -107,3 +107,12 @@ def test_interrupt_during_import_prints_one_line(program: str, module: str, numb
     command = [sys.executable, "-c", INTERRUPTED.format(program=program, module=module, number=number)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, result.stderr) == (130, "rths: interrupted\n")
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
+def test_other_stop_signals_end_a_command_as_interrupt_does(number: str) -> None:
+    """A command that handled no signals itself was killed: without message, and temporary folders remained."""
+    stopped = f"lookup.list_command = lambda _: signal.raise_signal(signal.{number})"
+    program = f"import signal, sys; from rths_nodes.app.commands import lookup; {stopped}; {COMMAND}"
+    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (130, "rths: interrupted\n")
