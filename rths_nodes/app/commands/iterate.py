@@ -237,8 +237,8 @@ def iterate(
     """Repeat ``scenario`` until the criteria in ``settings`` end the series, and return the results.
 
     Histories and, with ``record``, recordings are written to ``folder``. ``engine(scenario, samples)`` returns the
-    engine. ``tell(row)`` is called after each run. A stop request stops a run safely. A KeyboardInterrupt after run 1
-    holds the series.
+    engine. ``tell(row)`` is called after each run. A stop request stops a run safely and, after run 1, holds
+    the series.
     """
     check(scenario)
     work, new = Corrections(scenario, settings), not folder.exists()

@@ -30,7 +30,8 @@ PATIENCE_S = 5.0
 def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[str] = ()) -> Iterator[int]:
     """Serve the page of ``namespace`` during the ``with`` block. Yield the pid of the page's process.
 
-    ``say`` prints the output of this process, and a message if it ends before the block. Raises ConfigError if the page cannot be served.
+    ``say`` prints the output of this process, and a message if it ends before the block. Raises ConfigError if the
+    page cannot be served.
     """
     program = [sys.executable, "-m", "rths_nodes.app.cli", "page", *arguments, "--namespace", namespace]
     serving = subprocess.Popen(
