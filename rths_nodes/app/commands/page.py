@@ -111,10 +111,9 @@ async def _serve_front(
         if not going_on():
             return ExitCode.FINISHED
     if not serves.result():
-        code = int(behind.close())
-        if code < 0:
-            raise ComponentError(f"page: its process was ended by {signal.Signals(-code).name}")
-        return code  # the page process has reported the reason
+        if (exit_code := int(behind.close())) < 0:
+            raise ComponentError(f"page: its process was terminated by {signal.Signals(-exit_code).name}")
+        return exit_code  # the page process has reported the reason
     serving = asyncio.ensure_future(front.serve())
     await asyncio.sleep(0)  # start accepting connections
     say = Printer().say
