@@ -31,7 +31,7 @@ _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
 T = TypeVar("T")
 Indices = NDArray[np.intp]
 STILL = 0.1
-"""Ratio of the motion in a window to the largest motion in any window, below which the target is at rest."""
+"""Motion in a window, relative to the largest motion in any window, below which the target counts as at rest."""
 CYCLES, LEAST = 3.0, 4
 """``CYCLES``: number of periods in a window. ``LEAST``: smallest number of windows for an evaluation."""
 
@@ -76,7 +76,7 @@ def largest(values: Array) -> float:
 
 
 def strongest(time: Array, values: Array, length: float) -> tuple[float, float]:
-    """Return the ends (s) of the interval of ``length`` s in which ``values`` ``(n, n_axes)`` vary most."""
+    """Return start and end (s) of the interval of ``length`` s in which ``values`` ``(n, n_axes)`` vary most."""
     width = min(len(time), 1 + round(length / (time[1] - time[0])) if len(time) > 1 else 1)
     scale = np.abs(values).max(axis=0)
     scaled = values / np.where(scale > 0.0, scale, 1.0)
@@ -116,7 +116,7 @@ class Evaluation:
         self._delays = {False: list(delays)} if delays else {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
-        """Return ``compute()``. If it raises ConfigError, store its message and return ``otherwise``."""
+        """Return ``compute()``. If it raises ConfigError, store its message by ``part``; return ``otherwise``."""
         try:
             return compute()
         except ConfigError as error:
@@ -143,7 +143,7 @@ class Evaluation:
 
     @cached_property
     def counted(self) -> Indices:
-        """Numbers of the evaluated samples: the longest interval without gap, soft start and safe stop."""
+        """Numbers of the evaluated samples: the longest interval without a gap, soft start or safe stop."""
         run = self.run
         complete = np.isfinite(run.target + run.displacement + run.force).all(axis=1)
         tested = np.arange(len(run.flags)) >= self.first_sample
@@ -170,7 +170,7 @@ class Evaluation:
 
     @property
     def longest_delay(self) -> int:
-        """Longest delay in the search, samples."""
+        """Longest delay that is searched for, samples."""
         return max(1, math.ceil(self.scenario.monitor.longest_delay / self.scenario.dt))
 
     def _tracking(self, displacement: Array) -> Tracking:
@@ -197,7 +197,7 @@ class Evaluation:
 
     @cached_property
     def true_is_known(self) -> bool:
-        """True if the recording is complete, and true and measured displacement differ."""
+        """True if the recording is complete, and the true displacement differs from the measured displacement."""
         if self.gaps:
             return False
         rows = rows_of(self.counted)
@@ -280,7 +280,7 @@ class Evaluation:
 
     @cached_property
     def windowed(self) -> Windowed | None:
-        """Frequency evaluation in half-overlapping windows of ``CYCLES`` periods; None for too few windows."""
+        """Frequency evaluation in half-overlapping windows of ``CYCLES`` periods; None if there are too few."""
         samples, dt = self.counted, self.scenario.dt
         target, measured = self.run.target[samples], self.run.displacement[samples]
         if len(samples) < 2:

@@ -125,7 +125,7 @@ RESPONSE = {
     "response": ("Displacement", "displacement"),
     "acceleration": ("Absolute acceleration", "acceleration"),
 }
-"""Title and key of the response errors (%), by prefix of the name. A degree of freedom follows the prefix."""
+"""Title and key of the response errors (%), by prefix of the name. The name of a degree of freedom follows."""
 
 
 class Definition(NamedTuple):

@@ -106,7 +106,7 @@ def check(runs: Mapping[str, Run]) -> None:
                 f"{name}: duration = {length:g} s: must equal the duration of {first} ({known_length:g} s)"
             )
     if not Aligned(first, Evaluation(one)).drawable:
-        problems.append(f"{first}: no sample of this test can be evaluated. Name another test first")
+        problems.append(f"{first}: no sample of this test can be evaluated. List another test first")
     problems.refuse()
 
 
@@ -123,7 +123,7 @@ def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
 
 
 def on_times(time: Array, time_of_values: Array, values: Array) -> Array:
-    """Interpolate ``values`` at ``time``: NaN outside ``time_of_values`` and next to NaN. Times must increase."""
+    """Interpolate ``values`` at increasing ``time``; NaN outside ``time_of_values`` or next to NaN values."""
     n = min(len(time), len(time_of_values))
     if n and np.allclose(time[:n], time_of_values[:n], rtol=0.0, atol=EQUAL):
         return np.append(values[:n], np.full(len(time) - n, np.nan))
@@ -176,7 +176,7 @@ def rung_differences(run: Run, level: float, before: Run, level_before: float) -
 
 
 def _relative(now: Array, then: Array) -> float:
-    """Return rms(``now`` - ``then``) / rms(``then``): 0 for 0 / 0; NaN if only ``then`` is 0, or for no data."""
+    """Return rms(``now`` - ``then``) / rms(``then``): 0 for 0 / 0; NaN if only ``then`` is 0, or without data."""
     both = np.isfinite(now) & np.isfinite(then)
     if not both.any():
         return math.nan

@@ -70,7 +70,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
 }
-"""Names of the added indices, by set."""
+"""Names of the indices that this module adds to the published indices, by set."""
 TRUE = "_true"
 """Suffix of indices of a simulator's true displacement."""
 Scale = tuple[float, float]
@@ -132,7 +132,7 @@ def published_indices(evaluation: Evaluation) -> Published:
 
 
 Compute = Callable[[bool], dict[str, float]]
-"""Function that returns the indices of the true displacement, or of the measured one if its argument is false."""
+"""Function that returns the indices of the true displacement (argument true) or the measured displacement."""
 
 
 def _multi_axial(evaluation: Evaluation, targets: Sequence[Scale]) -> Compute:
@@ -185,7 +185,7 @@ def _benchmark(evaluation: Evaluation, targets: Sequence[Scale]) -> Compute:
 
 
 def _at_steps(evaluation: Evaluation) -> tuple[Indices, Array, Array]:
-    """Return the steps and the displacements of numerical substructure and reference, ``(n_steps, n_dof)`` m."""
+    """Return the steps, and the displacements of numerical substructure and reference, ``(n_steps, n_dof)`` m."""
     steps = steps_of(evaluation)
     computed = np.asfortranarray(evaluation.run.dof_displacement[rows_of(steps)])
     exact = reference_displacement(evaluation.assembly)[rows_of(steps - evaluation.first_step)]
@@ -277,7 +277,7 @@ def share_of(part: float, total: float) -> float:
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
-    """Return the standard deviation and peak of ``error`` by index name, in % of ``scale``."""
+    """Return standard deviation and peak of ``error`` (%) by name: ``before``, rms or peak, ``after``."""
     shares = map(share_of, scale_of(error), scale)
     return {f"{before}{name}{after}_percent": share for name, share in zip(("rms", "peak"), shares, strict=True)}
 

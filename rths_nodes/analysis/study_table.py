@@ -95,7 +95,7 @@ class StudyTable:
     def magnitudes(self, index: str) -> Array:
         """Return the magnitudes of an index, ``(n,)``: inf for failed runs, NaN for runs without a test.
 
-        A finished run without the index (e.g. the delay is too long) is inf if another run of its group has it.
+        A finished run without the index (e.g. too long a delay) is also inf if other runs of its group have it.
         """
         size = np.where(self.failed, np.inf, magnitude(index, self.values(index)))
         for rows in self.groups.values():

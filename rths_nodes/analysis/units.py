@@ -51,7 +51,7 @@ def grouped(value: float, form: str = "") -> str:
 
 
 def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
-    """Return ``value`` times ``factor`` with ``digits`` significant digits (decimals if below 1), or a dash."""
+    """Return ``value`` times ``factor`` with ``digits`` significant digits (decimals below 1), or a dash."""
     numeric = number(value)
     numeric = numeric and number(numeric * factor)  # the product may overflow
     if numeric is None:

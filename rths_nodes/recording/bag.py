@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings: rosbag2 directories (MCAP and ``metadata.yaml``), written and read without ROS.
 
-:class:`Writer` appends to a journal during a test, and passes it to the operating system every 0.1 s. A journal is
-an append-only MCAP file (https://mcap.dev/spec) without chunks, index or footer. If the recorder is killed, at
+:class:`Writer` appends to a journal during a test, and flushes it to the operating system every 0.1 s. A journal
+is an append-only MCAP file (https://mcap.dev/spec) without chunks, index or footer. If the recorder is killed, at
 most the last 0.1 s is lost, and all complete records can be read.
 
 :func:`index` copies the records into an indexed file, writes ``metadata.yaml`` (rosbag2, version 9) and finally
@@ -609,10 +609,10 @@ def _bag(
 def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
     """Index the journal of a killed recorder. ``directory`` may also be the file of the journal.
 
-    Of a complete recording, at most ``metadata.yaml`` is rewritten. Damaged parts are omitted and reported. If
-    ``out`` is given, the result is created in this directory and the original is not changed. Raises ConfigError
-    if the recording is missing, in use, from another recorder or, with ``out``, complete, or if ``out`` already
-    contains a recording. Raises RecordingError if writing fails.
+    If the recording is complete, at most ``metadata.yaml`` is rewritten. Damaged parts are omitted and reported.
+    If ``out`` is given, the result is created in this directory and the original is not changed. Raises
+    ConfigError if the recording is missing, in use or from another recorder. With ``out``, it is also raised if
+    the recording is complete or ``out`` contains a recording. Raises RecordingError if writing fails.
     """
     path = recording(directory)
     if out is not None:

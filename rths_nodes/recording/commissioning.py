@@ -21,7 +21,7 @@ SUFFIX = ".commissioned.yaml"
 VERSION = 1
 HEAD = (
     "# Result of the commissioning of this rig without a specimen, written by rths commission. Do not edit.\n"
-    "# The result is valid for 12 months, while port, channels, limits and receiver are unchanged.\n"
+    "# The result is valid for 12 months if port, channels, limits and receiver do not change.\n"
 )
 
 

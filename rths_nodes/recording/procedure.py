@@ -103,7 +103,7 @@ OfProcedure = tuple[ProcedureRecord, RungRecord | None]
 
 
 def with_rung(record: ProcedureRecord, folder: str) -> OfProcedure:
-    """Return ``record`` and its last rung with the recording ``folder``, or None instead of the rung."""
+    """Return ``record``, and its last rung with the recording ``folder`` or None without such a rung."""
     return record, next((rung for rung in reversed(record.rungs) if folder and rung.recording == folder), None)
 
 
@@ -134,7 +134,7 @@ def last_moving(folder: Path | str) -> Path | None:
 def read(folder: Path | str) -> ProcedureRecord:
     record = plain.read(ProcedureRecord, Path(folder) / FILE, VERSION)
     for number, rung in enumerate(record.rungs):
-        if rung.recording == ".." or Path(rung.recording).name != rung.recording:  # rths recover writes there
+        if rung.recording == ".." or Path(rung.recording).name != rung.recording:  # rths recover writes to it
             shown = f"rungs[{number}].recording = {show(rung.recording)}"
             raise ConfigError(f"{Path(folder) / FILE}: {shown}: must be the name of a folder next to this file")
     return record

@@ -42,7 +42,7 @@ _LENGTHS, _TRIED = 4, 8
 
 BATCH = 4096
 SPARSE, SILENT = 10, 100_000
-"""A history has at most ``SPARSE`` rows per message, plus ``SILENT``. Messages numbered beyond are skipped."""
+"""A history has at most ``SPARSE`` rows per message, plus ``SILENT``. Messages with higher numbers are skipped."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
@@ -172,7 +172,7 @@ class _Contents:
             if topic not in self._layouts:
                 self._layouts[topic] = layout_of(self._definitions[topic], waiting)
                 if len({layout.texts.get("run", b"") for layout in self._layouts.values()}) > 1:
-                    raise ValueError("the messages belong to another run than the messages of other topics")
+                    raise ValueError("the messages belong to a different run than the messages of other topics")
             batch = self._layouts[topic].columns(waiting)
             if number not in batch or batch[number].dtype.kind != "u":
                 raise ValueError(f"the messages differ from their definition ({number} is missing)")

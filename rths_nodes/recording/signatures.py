@@ -34,7 +34,7 @@ HEAD = (
 class Signature:
     """Signature of the operator ``by`` for a caution, with the ``date`` in ISO 8601.
 
-    ``responsible`` is a second person who consented. Only files of versions up to 0.9.0 contain this person.
+    ``responsible`` is a second person who consented. Only files of versions up to 0.9.0 contain this field.
     """
 
     caution: str

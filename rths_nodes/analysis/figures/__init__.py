@@ -2,7 +2,7 @@
 """Figures of the report. These modules import matplotlib, so other modules import them only for drawing.
 
 To add a figure, write a function that draws on a figure and returns its title and caption, or None if there is
-nothing to draw. Add the function to a table below. The files of the figure are named after the function.
+nothing to draw. Add the function to one of the tables below. Its name becomes the file name of the figure.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def stability(judgement: Judgement, title: str) -> Drawing:
     end = judgement.loop.reach(ROOM * max(1.0, limit.value if limit else 1.0))
     _curves(frequency, judgement, "ratio", np.linspace(end / STEPS, end, STEPS), 1.0, limit, (0.0, 1.0))
     _marks(frequency, 1.0, limit.value if limit else None, "times")
-    frequency.set(xlim=(0.0, end), xlabel="factor on all natural frequencies")
+    frequency.set(xlim=(0.0, end), xlabel="scale factor of all natural frequencies")
     figure.finish()
     return figure
 
@@ -162,7 +162,7 @@ FITTED: Look = {"color": INK, "lw": 0.9, "label": "fitted"}
 
 
 def frequency_responses(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], title: str) -> Drawing:
-    """Draw magnitude, phase and coherence for each command, as Figs. 3.2 and 3.3 of Phillips & Spencer (2012)."""
+    """Draw magnitude, phase and coherence by command, as in Figs. 3.2 and 3.3 of Phillips & Spencer (2012)."""
     n, frequency, figure = len(axes), measured.frequency, Drawing()
     figure.heading = f"{title}: displacement over command"
     panels = figure.panels(2 * n + 1, n, 1.5, 3.1 * n + 0.6, sharex=True)
@@ -240,7 +240,7 @@ def _by_amplitude(tests: Sequence[Cyclic]) -> dict[str, list[Cyclic]]:
 
 ERRORS = {"error": "measured", "noise": "noise", "residual": "residual", "true": "true displacement"}
 ZOOM = 2.0
-"""Displayed duration of the last run, s."""
+"""Duration of the displayed part of the last run, s."""
 
 
 def iteration(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) -> Drawing:
@@ -272,7 +272,7 @@ def iteration(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: st
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())
     _last(moved, last)
-    titles = ("Convergence", "Force for the same motion", "Remaining fraction of an error", "Last run")
+    titles = ("Convergence", "Force for the same motion", "Remaining fraction of the error", "Last run")
     for panel, title in zip((error, drift, bands, moved), titles, strict=True):
         legend_above(panel, title)
     figure.finish()

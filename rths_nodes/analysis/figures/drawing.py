@@ -108,7 +108,7 @@ def on_paper(millimetres: float) -> Data:
 
 
 def printed() -> float | None:
-    """Return the width of a figure in the current style for print, inches, or None for the screen."""
+    """Return the figure width (inches) of the current print style, or None in a screen style."""
     width: float = matplotlib.rcParams["figure.figsize"][0]
     return width if matplotlib.rcParams["pdf.fonttype"] == PRINT["pdf.fonttype"] else None
 
@@ -117,7 +117,7 @@ def printed() -> float | None:
 def in_style(style: Data | float | None = None) -> Iterator[None]:
     """Apply ``style`` to matplotlib's defaults inside a ``with`` block. The user's matplotlibrc is ignored.
 
-    A number selects the style for print and is the width of a figure, mm. The default is the style for the screen.
+    A number is the figure width (mm) and selects the print style. The default is the screen style.
     """
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -149,14 +149,14 @@ P = ParamSpec("P")
 Words = tuple[str, str]
 """Title and caption of a figure."""
 WIDTH, NARROW, PANEL, HIGHEST = 7.4, 0.75, 56.0, 247.0
-"""``WIDTH``: width of a figure on the screen, inches. ``NARROW``: factor on the height of panels if a row wraps.
+"""``WIDTH``: width of a figure on the screen, inches. ``NARROW``: relative height of panels if a row wraps.
 ``PANEL``: smallest width of a panel on paper, mm. ``HIGHEST``: largest height of a figure on paper, mm."""
 BOTTOM, LINE, LETTER, UPRIGHT, HANDLE = 0.25, 0.18, 0.0085, 0.008, 6.6
 """``BOTTOM``: height of the lowest axis label, inches. ``LINE``: height of a legend line, inches. ``LETTER``:
-width of a letter in a legend, inches per point of font size. ``UPRIGHT``: the same in a vertical label.
+width of a letter in a legend, inches per point of font size. ``UPRIGHT``: the same width in a vertical label.
 ``HANDLE``: width of a legend entry without its text, in letters."""
 TALL = 8.0
-"""Height above which a figure would be unreadable on half a sheet, inches."""
+"""Largest figure height that is still readable on half a sheet, inches."""
 RASTER, DOTS, SHADED = 12_000, 300, 700
 """``RASTER``: number of samples above which a loop (e.g. a hysteresis) is drawn as an image. ``DOTS``: largest
 number of samples drawn with markers. ``SHADED``: number of intervals of a time axis shaded separately."""
@@ -212,9 +212,9 @@ class Drawing(Figure):
         rows: slice | None = None,
         **look: Any,
     ) -> None:
-        """Draw ``values`` ``(n,)`` versus ``base`` or, if set, versus the column ``over``. NaN is a gap.
+        """Draw ``values`` ``(n,)`` versus ``base``, or versus the column ``over`` if it is set. NaN leaves a gap.
 
-        ``rows`` selects the drawn samples. The table has all samples, under the heading ``head``.
+        ``rows`` selects the drawn samples. The table contains all samples, under the heading ``head``.
         """
         if over is not None:
             self.record(base, *over)
@@ -226,7 +226,7 @@ class Drawing(Figure):
         panel.plot(x, y, rasterized=over is not None and len(y) > RASTER, **look)
 
     def band(self, panel: Axes, base: Base, head: str, ends: Array, look: Look) -> None:
-        """Fill the range between ``ends`` ``(2, n)``. ``lower`` and ``upper`` replace ``{}`` in ``head``."""
+        """Fill the range between ``ends`` ``(2, n)``. ``{}`` in ``head`` becomes ``lower`` or ``upper``."""
         for values, end in zip(ends, ("lower", "upper"), strict=True):
             self.record(base, head.replace("{}", end), values)
         panel.fill_between(base.values[: ends.shape[1]], *ends, lw=0.0, **look)
@@ -239,9 +239,9 @@ class Drawing(Figure):
         self.tables.append((base, {head: values}))
 
     def finish(self) -> None:
-        """Wrap and align the vertical labels, and draw one legend for all panels without one.
+        """Wrap and align the vertical labels. Draw a common legend for all panels that have no legend.
 
-        On the screen, the heading is drawn above the legend. On paper, the heading belongs in the caption.
+        On the screen, the heading of the figure is drawn above the legend. On paper, it belongs in the caption.
         """
         entries: dict[str, Artist] = {}
         letters = (self.get_figheight() - BOTTOM) / (UPRIGHT * float(matplotlib.rcParams["font.size"]))
@@ -278,7 +278,7 @@ def save(
         width, height = (round(INCH * size) for size in figure.get_size_inches())
         if millimetres and height > HIGHEST:
             raise ConfigError(
-                f"--width = {width} mm: the figure would be {height} mm high; must be <= {HIGHEST:g} mm"
+                f"--width = {width} mm: the figure would be {height} mm high; the height must be <= {HIGHEST:g} mm"
             )
         path.parent.mkdir(parents=True, exist_ok=True)
         with replaced(path) as beside:
@@ -384,8 +384,8 @@ class Row(NamedTuple):
     ``looks`` holds the look of each history, ``bases`` and ``shown`` the base and the histories of each test. A
     history is ``(n,)``, or ``(2, n)`` for a filled range; it is empty if a test lacks it. A faint line marks
     ``aim``, and dashed lines mark the finite ``limits``. If ``dots`` is true, the samples of a short history are
-    marked. ``heads`` are headings of columns, by default name, look and unit. In the heading of a range, ``lower``
-    and ``upper`` replace ``{}``.
+    marked. ``heads`` are headings of columns, by default name, look and unit. In the heading of a range, ``{}`` is
+    replaced by ``lower`` or ``upper``.
     """
 
     name: str
@@ -473,7 +473,7 @@ class Recordings:
                 figure.curve(panel, base, head, history, rows=rows, **style)
 
     def time(self, panel: Axes, title: str) -> None:
-        """Label the panel and, for a single test, shade flagged intervals. Short intervals are widened."""
+        """Label the panel and, for a single test, shade flagged intervals. Short ones are made visible."""
         run, dt, least = self.run, self.run.scenario.dt, max(1, len(self.run.time) // SHADED)
         for flag, name, colour, hatch in SHADES if self.alone else ():
             marked = (run.flags & flag) != 0

@@ -72,7 +72,7 @@ from rths_nodes.recording.run import Run
 
 
 def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
-    """Return times ``(m,)`` s, the residual of equilibrium ``(m, n_dof)`` N, and the largest force term (N).
+    """Return times ``(m,)`` s, equilibrium residuals ``(m, n_dof)`` N, and the largest force term (N).
 
     Raises ConfigError if a term was not recorded.
     """
@@ -121,8 +121,8 @@ def displacement(figure: Drawing, tests: Recordings) -> Words:
         pair[0].axvspan(begin, end, facecolor="none", edgecolor=FAINT, lw=0.8)
         pair[1].set_xlim(begin, end)
     caption = (
-        f"Framed and magnified: the {end - begin:.2g}\u00a0s in which the target{test} moved most. Time is the "
-        f"time of the {'recording' if tests.alone else 'structure'}."
+        f"Framed and magnified: the {end - begin:.2g}\u00a0s in which the target{test} moved most. The axis "
+        f"shows the time of the {'recording' if tests.alone else 'structure'}."
     )
     within = quantity(largest(tests.of.running.control_error), MM, "mm")
     return tests.titled("Displacement", f"measured follows target within {within}"), caption
@@ -180,8 +180,8 @@ def delay(figure: Drawing, tests: Recordings) -> Words | None:
     spans = f"windows of {first.length:.2g}\u00a0s" if tests.alone else "windows, on the time axis of the rig"
     caption = (
         f"Frequency evaluation index (Guo et al. 2014) in {spans}. A window is omitted if its target moves less "
-        f"than {PERCENT * STILL:g}\u00a0% as much as in the strongest window. Positive: late. All windows have "
-        "equal weight; in the index J1 of the whole test the fastest motion has the largest weight."
+        f"than {PERCENT * STILL:g}\u00a0% of the motion in the strongest window. Positive delays are late. "
+        "All windows have equal weight; in the index J1 of the test, the fastest motion has the largest weight."
     )
     return tests.titled("Delay over time", f"between {low} and {high}"), caption
 
@@ -201,7 +201,7 @@ def compensator(figure: Drawing, tests: Recordings) -> Words | None:
     panels = tests.over_time(figure, [*rows.values()], 1.5 if len(rows) == 1 else 1.1)
     if not tests.alone:
         left = f" Only the first {len(panels)} of {count} panels are shown." if count > len(panels) else ""
-        return "Compensators", f"Parameters of all compensators that have parameters.{left}"
+        return "Compensators", f"Recorded parameters of the compensators.{left}"
     unlimited = " The parameters have no limits." if tests.of.state_limits else ""
     bounded = np.isfinite([value for row in rows.values() for value in row.limits]).any()
     limited = " Dashed: limits of the parameters." if bounded else unlimited
@@ -257,14 +257,14 @@ def response(figure: Drawing, tests: Recordings) -> Words | None:
     if not tests.alone:
         return "Response", f"Displacement relative to the ground, and absolute acceleration.{left}"
     if not shakes:
-        return f"Response: the structure moved by {most}", "Displacement relative to the ground."
+        return f"Response: the structure moved by up to {most}", "Displacement relative to the ground."
     peak = quantity(largest(ground), 1.0, "m/s²", 3)
-    title = f"Response: a ground acceleration of {peak} moved the structure by {most}"
+    title = f"Response: a ground acceleration of {peak} moved the structure by up to {most}"
     return title, "From the top: ground acceleration, displacement relative to the ground, absolute acceleration."
 
 
 def equilibrium(figure: Drawing, tests: Recordings) -> Words | None:
-    """Draw the equilibrium residual, % of the largest force. Raises ConfigError if a term was not recorded."""
+    """Draw the equilibrium residual in % of the largest force. Raises ConfigError if a term was not recorded."""
     if tests.of.scenario.structure is None:
         return None
     time, force, scale = residual(tests.of)
@@ -279,9 +279,9 @@ def equilibrium(figure: Drawing, tests: Recordings) -> Words | None:
         remainder = "the residual is only rounding error"
     return f"Equilibrium: {remainder}", (
         "Sum of inertia, damping and restoring forces (computed and measured) minus external force, at the "
-        "steps of the integrator, in % of the largest of these forces. Only rounding remains if the integrator "
-        "satisfies the equation of motion at its steps. The residual is larger if the integrator satisfies the "
-        "equation within the steps, or if forces are read ahead."
+        "steps of the integrator, in % of the largest of these forces. Only rounding errors remain if the "
+        "integrator satisfies the equation of motion at its steps. The residual is larger if the integrator "
+        "satisfies the equation within the steps, or if measured forces are extrapolated."
     )
 
 
@@ -300,7 +300,7 @@ def loads(figure: Drawing, tests: Recordings) -> Words | None:
     error = np.abs(histories.error)
     error = error[np.isfinite(error)]
     kept = f"within {quantity(float(error.max()), KN, 'kN')} of the target" if len(error) else "held"
-    return f"Loads: {kept}", "Force, with its target while the axis was controlled by force, and displacement."
+    return f"Loads: {kept}", "Force and displacement, with the target force while the axis was force-controlled."
 
 
 def timing(figure: Drawing, tests: Recordings) -> Words | None:
@@ -536,7 +536,7 @@ def hysteresis(figure: Drawing, tests: Recordings) -> Words:
         dofs = styled(run.dof_names)
         loops.insert(0, ("computed", dofs, tests.steps[0], run.dof_displacement[:m], run.restoring_force))
         part = quantity(largest(run.restoring_force), KN, "kN")
-        caption += f" The numerical substructure (without its viscous damping) carried up to {part}."
+        caption += f" The numerical substructure (without its viscous damping) carried forces of up to {part}."
     (panels,) = figure.panels(1, len(loops), 2.5)
     for panel, (kind, looks, base, moved, forces) in zip(panels, loops, strict=True):
         for column, (name, look) in enumerate(looks.items()):
@@ -584,7 +584,7 @@ def energy(figure: Drawing, tests: Recordings) -> Words:
             inputs = [[1e-3 * test.of.running.input_energy[test.first_step :]] for test in tests.tests]
             rows.append(Row("input energy", "kJ", {"": INPUT}, tests.steps, inputs, None))
         tests.over_time(figure, rows, 1.6)
-        percent = "Energy added by the tracking error, in percent, and the input energy."
+        percent = "Energy added by the tracking error (HSEM, %), and input energy."
         return "Energy", percent if relative else "Energy added by the tracking error."
     parts = energies(tests.of)
     unit, factor = _joules(largest(np.array([*parts.values()])))
@@ -607,12 +607,12 @@ def energy(figure: Drawing, tests: Recordings) -> Words:
 
 def _energy_caption(elastic: float, relative: bool) -> str:
     if not relative:
-        return "Work of the force over measured minus target displacement, and work absorbed by the specimen."
+        return "Top: work of the force over measured minus target displacement. Below: work done on the specimen."
     reference = f"|input energy| + strain energy at yield ({_energy(elastic, 3)})" if elastic else "|input energy|"
     return (
         f"Top: running hybrid simulation energy monitor (HSEM), energy error / ({reference}), as during the test. "
-        "A positive value indicates lag, which adds energy. The HSEM in the table is the last energy error / input"
-        " energy. Below: distribution of the input energy."
+        "A positive value indicates lag, which adds energy. The table shows the last energy error / input energy. "
+        "Below: distribution of the input energy."
     )
 
 
@@ -643,8 +643,8 @@ def synchronisation(figure: Drawing, tests: Recordings) -> Words:
         left.set(xlabel=over[0], ylabel=near)
         right.set(xlabel=over[0], ylabel=off)
     return "Synchronisation: measured versus target", (
-        "Measured versus target: a perfect actuator draws the line at 45°. A lag opens the line into an ellipse; "
-        "too small an amplitude tilts the line. Target − measured: the same plot without the line, magnified."
+        "Measured versus target: a perfect actuator gives a line at 45°. A lag opens the line into an ellipse; "
+        "too small an amplitude tilts the line. Target − measured: deviation from the line at 45°, magnified."
     )
 
 
@@ -697,7 +697,7 @@ def copies(figure: Drawing, tests: Recordings) -> Words | None:
     use = "The copies follow the estimate." if used else "The test did not use the estimate (mode shadow)."
     return f"Copies of {run.scenario.updating.axis}: {verdict}", (
         f"Parameters of {copy.model} divided by their initial values, with bounds. {use} The mean square of the "
-        f"innovation is 1 if the model is right; above {UNEXPLAINED:g} the copies return towards 1."
+        f"innovation is 1 if the model is right; above {UNEXPLAINED:g} the copies return to their initial values."
     )
 
 
@@ -706,7 +706,7 @@ def _parameters(
 ) -> list[Row]:
     """Return a row of the figure for each parameter.
 
-    ``shares`` ``(n, 3, m)`` are mean, deviation and released value, relative to the initial value.
+    ``shares`` ``(n, 3, m)`` are mean, deviation and released value of the parameters, divided by initial values.
     """
     looks: dict[str, Look] = {
         "one standard deviation": {"color": BAND},

@@ -20,7 +20,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
 
 ROW, HEIGHT, ACROSS = 0.24, 2.1, 3
-"""``ROW``: height of a row of runs, inches. ``HEIGHT``: height of a panel, inches. ``ACROSS``: panels in a row."""
+"""``ROW``: height of a row of runs, inches. ``HEIGHT``: height of a panel, inches. ``ACROSS``: panels per row."""
 DOTS = 1500
 """Largest number of runs drawn as dots. If there are more, only every n-th run is drawn."""
 MARKS = "osD^vP*X<>"
@@ -68,7 +68,7 @@ def ticks(least: float, most: float) -> list[float]:
 def spread(
     panel: Axes, at: Array, values: Array, edge: float, across: bool, dots: str, median: Look, bar: bool = True
 ) -> None:
-    """Draw runs at the positions ``at``: magnitudes ``values`` as dots, a ``bar`` from 5 to 95 %, and the median.
+    """Draw magnitudes ``values`` of runs as dots at positions ``at``, a ``bar`` from 5 to 95 %, and the median.
 
     Magnitudes are drawn along x if ``across`` is true, otherwise along y. ``edge`` is the upper end of this axis.
     ``dots`` is the colour of the dots, and ``median`` the look of the median.
@@ -138,7 +138,7 @@ def scoreboard_drawings(table: StudyTable, labels: Sequence[str], across: str, u
 
 
 def _tracking(table: StudyTable, rows: Mapping[str, Sequence[int]], across: str, up: str) -> Drawing:
-    caption = "Median over the runs, if most of them finished. The best compensators are at the lower left."
+    caption = "Median per compensator, if most of its runs finished. The best compensators are at the lower left."
     figure = _drawing("Tracking against response", caption)
     panel = figure.panels(1, height=3.4)[0, 0]
     sizes = [table.magnitudes(index) for index in (across, up)]
@@ -164,7 +164,7 @@ def drawings(table: StudyTable) -> Iterator[Drawing]:
             yield _by_label(table, index, {group: [*rows] for group, rows in table.groups.items()}, "group")
         if table.shown_factors:
             yield _effects(table, index, more)
-    caption = f"Share of the runs up to each magnitude. A curve ends below 1 if some runs have no value.{more}"
+    caption = f"Share of runs at or below each magnitude. A curve ends below 1 if some runs have no value.{more}"
     figure = _drawing("Distribution of the indices", caption)
     panels = _panels(figure, len(table.indices), "share of the runs")
     for panel, index in zip(panels, table.indices, strict=True):

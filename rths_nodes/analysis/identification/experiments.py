@@ -34,7 +34,7 @@ TAPER = 1.0
 SETTLED = 1.0
 """Duration of the constant load before the motion begins, s."""
 RAMP, SETTLING = 2, 1
-"""Numbers of cycles. ``RAMP``: smooth rise or fall. ``SETTLING``: between the rise and the evaluated cycles."""
+"""Numbers of cycles. ``RAMP``: during the smooth rise and during the fall. ``SETTLING``: before the evaluation."""
 WITHOUT_STRUCTURE: dict[str, object] = {
     "structure": None,
     "reduction": None,
@@ -97,7 +97,7 @@ class Cycles:
 
 
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
-    """Return the scenario in which ``noise`` moves only ``axis``. Raises ConfigError if its band is too high."""
+    """Return the scenario in which ``noise`` moves only ``axis``. Raises ConfigError if the band is too high."""
     _resolved(scenario, "upper_frequency", noise.upper_frequency)
     motion = {
         "type": "band_limited_noise",
@@ -118,7 +118,7 @@ def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
 
 
 def cycled(scenario: Scenario, axis: int, cycles: Cycles) -> Scenario:
-    """Return the scenario in which ``axis`` moves in ``cycles``. Raises ConfigError if a limit is exceeded."""
+    """Return the scenario in which ``axis`` moves in ``cycles``. Raises ConfigError if they exceed a limit."""
     _resolved(scenario, "frequency", cycles.frequency)
     name = scenario.moved_axes[axis]
     limits, speed = scenario.axes[name].limits, 2.0 * math.pi * cycles.frequency * cycles.amplitude
@@ -256,7 +256,7 @@ class Equivalent:
 def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequency: float, cycles: int) -> Cyclic:
     """Evaluate steady histories ``(n,)`` of one axis over whole ``cycles`` at ``frequency`` (Hz).
 
-    Raises ValueError if the histories differ in length, have too few samples, or contain no motion.
+    Raises ValueError if the histories differ in length, have too few samples, or do not move at ``frequency``.
     """
     if not len(command) == len(displacement) == len(force):
         raise ValueError(
@@ -267,7 +267,7 @@ def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequen
     wanted, moved, felt = (_harmonics(history, dt, omega) for history in (command, displacement, force))
     least = ROUNDING * float(np.abs(command).max(initial=0.0))
     if not (abs(wanted[1]) > least and abs(moved[1]) > least):
-        raise ValueError("command and displacement must both move at this frequency")
+        raise ValueError(f"command and displacement must both move at frequency = {frequency:g} Hz")
     stiffness, answer = felt[1] / moved[1], moved[1] / wanted[1]
     path, pull = _cycle(moved), _cycle(felt)
     ends = int(path.argmax()), int(path.argmin())
@@ -358,7 +358,7 @@ def _harmonics(history: Array, dt: float, omega: float, most: int = HARMONICS) -
     """Return amplitudes a_n of the least-squares fit sum Re(a_n exp(i n omega t)), n = 0 to at most ``most``."""
     count = min(most, math.ceil(math.pi / (omega * dt)) - 1)  # only harmonics below the Nyquist frequency
     if count < 1 or len(history) < 4 * count + 2:
-        raise ValueError(f"{len(history)} samples: too few for a cycle of {2.0 * math.pi / omega:g} s")
+        raise ValueError(f"{len(history)} samples: too few to evaluate a cycle of {2.0 * math.pi / omega:g} s")
     phase = omega * dt * np.outer(np.arange(len(history)), np.arange(1, count + 1))
     waves = np.column_stack((np.ones(len(history)), np.cos(phase), np.sin(phase)))
     amplitudes = np.linalg.lstsq(waves, history, rcond=None)[0]

@@ -44,7 +44,7 @@ EXACT = 1e-10
 FEWEST = 4
 """Smallest number of averaged spectral lines. With a single line, the coherence would always be 1."""
 WORST_CONDITION = 1e12
-"""Condition number of the power matrix of the commands, above which the axes were not driven separately."""
+"""Condition number of the power matrix of the commands, above which axes count as not driven separately."""
 ENDS, STILL = 10, 1e-3
 """A command begins and ends at rest if its first and last ``ENDS`` samples vary by at most ``STILL`` times its
 range."""
@@ -57,7 +57,7 @@ Experiment = tuple[Array, Array]
 EntryFits = list[list[list[tuple[Array, float]]]]
 """Coefficients and weighted rms error by row, column and degree, beginning with ``NONE``."""
 LATEST = 0.1
-"""Longest delay in the search, s."""
+"""Longest delay that is searched for, s."""
 ACCURATE, RELATIVE = 1e-4, 0.01
 """Assumed relative errors of the responses, in addition to noise. ``RELATIVE`` is used if no model explains the
 responses with ``ACCURATE``."""
@@ -77,7 +77,7 @@ class FrequencyResponse(NamedTuple):
 
     frequency: Array
     response: Complex
-    """Displacement over command, ``(f, n_axes, n_axes)``."""
+    """Ratio of displacement to command, ``(f, n_axes, n_axes)``."""
     coherence: Array
     """Fraction of a displacement's power that depends linearly on the commands, ``(f, n_axes, experiments)``."""
     variance: Array = np.zeros(1)
@@ -114,9 +114,9 @@ def frequency_response(
     """Return the response in ``band`` (Hz), estimated by H1 from ``experiments`` with samples every ``dt`` (s).
 
     In each interval of ``resolution`` (Hz), a response linear in the frequency is fitted to all spectral lines
-    (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their transients,
-    which are equally smooth, are also fitted. Raises ValueError if the shapes of histories differ, if the band has
-    too few frequencies, or if the experiments do not drive every axis separately.
+    (local polynomial method; Schoukens et al. 2006). The spectra of transients are also smooth. They are
+    fitted, too, if histories do not begin and end at rest. Raises ValueError if the shapes of histories differ, if
+    the band has too few frequencies, or if the experiments do not drive every axis separately.
     """
     if not resolution > 0.0:
         raise ValueError(f"resolution = {resolution:g} Hz: must be > 0")
@@ -138,7 +138,7 @@ def frequency_response(
     response = both[:, :, :n]  # in the middle of the interval; the slopes are in the other columns
     rest = total.real - np.einsum("fij,fij->fi", both.conj(), xu).real
     freedom = sum(lines for *_, lines in spectra) - xu.shape[2] * len(xu)
-    noise = 0.5 * rest.clip(0.0).sum(axis=0) / max(1, freedom)  # of the real and of the imaginary part
+    noise = 0.5 * rest.clip(0.0).sum(axis=0) / max(1, freedom)  # variance of the real and of the imaginary part
     variance = noise[:, None] * np.einsum("fjj->fj", np.linalg.inv(uu))[:, None, :n].real
     coherence = []
     for uu, xu, power, _ in spectra:
@@ -162,8 +162,8 @@ def _spectra(
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:
         raise ValueError(
-            f"command, displacement: shapes {command.shape} and {displacement.shape} must be equal, "
-            "(samples, n_axes)"
+            f"command, displacement: shapes {command.shape} and {displacement.shape} must be equal "
+            "and (samples, n_axes)"
         )
     duration = len(command) * dt
     starts = np.ceil(edges * duration * (1.0 - ROUNDING)).astype(int)
@@ -204,7 +204,7 @@ def entry_fits(measured: FrequencyResponse) -> EntryFits:
 
 
 def fit_of(fits: EntryFits, count: int, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
-    """Return the inverse with a polynomial for each entry, chosen from ``fits`` to ``count`` values (step 3).
+    """Return the inverse, with a polynomial for each entry from the ``fits`` to ``count`` values (step 3).
 
     By default the degree of each entry, up to ``highest``, minimises the criterion of Schwarz (1978). An entry
     without coupling is zero. Errors are relative to the diagonal element of the row.
@@ -345,7 +345,7 @@ def _best_start(
 
 
 def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
-    """Return the model ``lower`` with an additional fast pole, and its delay minus the lag of this pole."""
+    """Return the model ``lower`` with an additional fast pole. Its delay is reduced by the lag of this pole."""
     fit = lower.fit
     lag = FAST * abs(float(np.trace(fit.coefficients[1]) / np.trace(fit.coefficients[0])))
     coefficients = fit.coefficients.copy()
@@ -440,7 +440,7 @@ def lines(
 ) -> tuple[Array, Complex]:
     """Return the multiples of 1 / ``period`` in ``band``, ``(f,)`` Hz, and the rig's response to them.
 
-    The response is displacement over command, ``(f, n_axes, n_axes)``, computed without the first period. Raises
+    The response is the ratio of displacement to command, ``(f, n_axes, n_axes)``, without the first period. Raises
     ValueError if the period is not a whole number of samples or occurs less than twice, if the band contains no
     multiple, or if axes were not driven separately.
     """
@@ -450,7 +450,7 @@ def lines(
     first = max(1, math.ceil(band[0] * period * (1.0 - ROUNDING)))
     last = math.floor(band[1] * period * (1.0 + ROUNDING))
     if last < first:
-        raise ValueError(f"{band[0]:.4g} to {band[1]:.4g} Hz: must contain a multiple of {1.0 / period:g} Hz")
+        raise ValueError(f"band {band[0]:.4g} to {band[1]:.4g} Hz: must contain a multiple of {1.0 / period:g} Hz")
     spectra = [_line_spectra(experiment, samples, slice(first, last + 1)) for experiment in experiments]
     command, measured = (np.stack(part, axis=-1) for part in zip(*spectra, strict=True))
     if not np.linalg.cond(command).max() < 1.0 / ROUNDING:
@@ -477,7 +477,7 @@ def fit(frequency: Array, response: Complex, order: int = HIGHEST) -> Fit:
     """Fit coefficients up to ``order`` to :func:`lines` by least squares. Raises ValueError for too few lines."""
     (count, n, _), used = response.shape, order + 1
     if count <= used * n:
-        raise ValueError(f"{count} spectral lines: must be more than {used * n}")
+        raise ValueError(f"{count} spectral lines: more than {used * n} are required")
     s = 2j * np.pi * frequency
     scale = float(np.abs(s).max())
     powers = (s / scale)[:, None] ** np.arange(used)

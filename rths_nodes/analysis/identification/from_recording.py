@@ -60,7 +60,7 @@ DAMPING = 0.7
 NOISE = 0.02
 """Default rms noise of the force, relative to the large force (``LARGE``)."""
 LARGE = 0.99
-"""Quantile of the force's magnitude that defines the large force. Higher values may be spikes."""
+"""Quantile of the force's magnitude that defines the large force. Larger forces may be spikes."""
 UNCERTAINTY = 0.3
 """Default standard deviation of the initial values of parameters, relative to these values."""
 FEWEST = 100
@@ -70,7 +70,7 @@ FEWEST = 100
 class Relation:
     """Delay (s) and amplitude ratio of one displacement relative to another.
 
-    ``delay`` is at the peak of the correlation, or NaN if it exceeds ``monitor.longest_delay``. The ``fei`` fields
+    ``delay`` is the lag at the peak of the correlation, or NaN above ``monitor.longest_delay``. The ``fei`` fields
     are the frequency evaluation index. The ``sine`` fields belong to a fitted sine, or are None.
     """
 
@@ -92,8 +92,8 @@ class Estimate:
 
     ``tracking`` relates the measurement to the target, after compensation. ``loading`` relates the measurement to
     the command, without compensation. ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. The
-    window is the longest interval without missing samples. The recording lacks ``missing`` samples. ``suggested``
-    holds parameters by compensator and name, ``notes`` the reasons for missing results.
+    window is the longest interval without missing samples. ``missing`` is their number in the recording.
+    ``suggested`` holds parameters by compensator and name, ``notes`` the reasons for missing results.
     """
 
     start: float
@@ -143,7 +143,7 @@ def _axis(run: Run, samples: Indices, axis: int, as_given: bool) -> Estimate:
     target, command, measured = (values[samples, axis] for values in (run.target, run.command, run.displacement))
     dt, longest = run.scenario.dt, Evaluation(run).longest_delay
     if not np.ptp(command) > 0.0 or not np.ptp(measured) > 0.0:
-        raise ConfigError(f"{run.axes[axis]}: there is no motion between these times")
+        raise ConfigError(f"{run.axes[axis]}: there is no motion in the selected interval")
     sine = sine_frequency(command, dt)
     loading = _relation(command, measured, dt, longest, sine)
     if sine and not as_given:
@@ -203,7 +203,7 @@ def _suggested(
     else:
         notes.append("the measurement leads the command, so there is no delay to compensate")
     if sine is not None:
-        notes.append("one sine does not determine the three parameters of discrete_model. Use a sweep or a test")
+        notes.append("one sine does not determine the parameters of discrete_model. Use a sweep or an earthquake")
         return suggestions, tuple(notes)
     try:
         spacing = discrete_model_spacing(dt)
@@ -313,7 +313,7 @@ def usable(run: Run) -> int:
 def axis_models(run: Run) -> dict[str, AxisModel]:
     """Return the model of each displacement-controlled axis, from the :func:`usable` samples.
 
-    Raises ConfigError if axes are coupled by more than their loads, if the recording is too short, or if an axis
+    Raises ConfigError if the rig couples displacement axes, if the recording is too short, or if an axis
     does not move.
     """
     if run.scenario.rig is not None and (run.loads is None or len(run.axes) > 1):
@@ -536,7 +536,7 @@ def follow(
     good = np.isfinite(x) & np.isfinite(force) & ~flagged
     large = float(np.quantile(np.abs(force[good]), LARGE)) if good.any() else 0.0
     if not (large > 0.0 and np.ptp(x[good]) > 0.0):
-        raise ConfigError(f"{axis}: there is no motion or no force between these times")
+        raise ConfigError(f"{axis}: there is no motion or no force in the selected interval")
     noise = NOISE * large if noise is None else noise
     prior = np.full(len(copy.names), uncertainty)
     settings = updating.Settings(period, noise, prior, run.scenario.axes[axis].limits.velocity)
@@ -582,8 +582,8 @@ def _samples(
     inside = (time >= (start or 0.0)) & (time <= (np.inf if end is None else end))
     if inside.sum() < FEWEST:
         raise ConfigError(
-            f"{axis}: has {inside.sum()} samples (one per {every * dt:.3g} s) between these times; must have >= "
-            f"{FEWEST}"
+            f"{axis}: has {inside.sum()} samples (one per {every * dt:.3g} s) in the selected interval; must "
+            f"have >= {FEWEST}"
         )
     taken = taken[inside]
     return time[inside], x[taken], force[taken], bad[taken], every * dt

@@ -81,7 +81,7 @@ PLAYED = WITHOUT_STRUCTURE | {
 
 @dataclass(frozen=True)
 class Row:
-    """Results of a run. Percentages are for the worst axis, and relative to the target's rms except ``true``.
+    """Results of a run. Percentages are for the worst axis and, except ``true``, relative to the target's rms.
 
     ``error`` (%) is the remaining error, ``noise`` (%) the noise below the cut-off, and ``residual`` (%) the
     residual of whole histories. ``missed`` (m) is the rms of target minus displacement, at all frequencies.
@@ -107,7 +107,7 @@ class Row:
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
-    """Return the bound that ``error`` meets, ``tolerance`` or twice ``noise`` (all %), as text; empty if none."""
+    """Return as text the bound that ``error`` meets: ``tolerance`` or twice ``noise`` (all %); empty if none."""
     if not error <= max(tolerance, AT_FLOOR * noise):
         return ""
     return "the tolerance" if error <= tolerance else "twice the noise of the sensor"
@@ -200,7 +200,7 @@ class Substructure:
         structure = assembly.structure
         if structure is None or not is_linear(structure):
             raise ConfigError(
-                "structure: must be given and linear, because an iteration of whole histories computes the "
+                "structure: must be present and linear, because an iteration of whole histories computes the "
                 "response of the structure by exact steps"
             )
         measured = {
@@ -211,8 +211,8 @@ class Substructure:
         parts = partition(assembly, measured)
         if not parts.source:
             raise ConfigError(
-                "structure: the experimental part is not declared (experimental_stiffness ...), so the first "
-                "history cannot be predicted"
+                "structure: the experimental part is not declared, so the first history cannot be predicted. "
+                "Set experimental_stiffness"
             )
         self.dt = scenario.dt
         self._axes, self._spread = transformation(assembly)
@@ -270,7 +270,7 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
 class Settings:
     """Settings of an iteration.
 
-    The iteration ends after ``runs`` runs, or if the error is within the ``tolerance`` (% of the target's rms).
+    The iteration ends after ``runs`` runs, or once the error is within the ``tolerance`` (% of the target's rms).
     ``omega`` is the relaxation factor or its first value. Corrections end at ``cutoff`` (Hz). ``within`` limits
     the peaks of command, velocity and force, relative to the first run. ``changes`` are overrides of the scenario,
     by the number of the first run in which they apply.
@@ -467,7 +467,7 @@ class Corrections:
         return {axis: dict(zip(PEAKS, row, strict=True)) for axis, row in zip(self.base.axes, rows, strict=True)}
 
     def _in_time(self, force: Array) -> Array:
-        """Return the forces at the instants of the displacements, by removing the delay ``force_lead``."""
+        """Return ``force`` at the instants of the displacements, without its delay ``force_lead``."""
         late = self.base.force_lead or 0.0
         times = self.base.dt * np.arange(len(force))
         return np.column_stack([np.interp(times + late, times, column) for column in force.T])
@@ -487,8 +487,8 @@ def _prescribed(scenario: Scenario) -> Array:
     if scenario.integrator.displacement is None:
         kind = type(scenario.integrator).type_name
         raise ConfigError(
-            f"integrator.type = {kind!r}: the targets are not known before the test. Use a structure, or the "
-            "integrator prescribed"
+            f"integrator.type = {kind!r}: the targets are not known before the test. Use a structure, or "
+            "integrator.type = 'prescribed'"
         )
     solver: Any = assembly.integrator
     n, rows = assembly.observation.n_interface, []

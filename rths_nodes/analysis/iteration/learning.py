@@ -35,11 +35,11 @@ FLAT = 0.8
 ORDER = 4
 """Highest derivative in L."""
 WORST = 0.5
-"""Largest permitted |1 - L T|, with noise, in the band of Q."""
+"""Largest permitted |1 - L T|, including noise, in the band of Q."""
 KNOWN = 0.3
-"""Largest permitted |1 - L T|, without noise, in the band of W."""
+"""Largest permitted |1 - L T|, excluding noise, in the band of W."""
 EXPECTED = 0.02
-"""Fraction of the commands that a usable L leaves unexplained. The weights of the fit depend on it."""
+"""Fraction of the commands that a usable L leaves unexplained. The weights of the fit depend on this fraction."""
 QUIET = 1e-6
 """Smallest power of the commands in a band, relative to the strongest band. The fit ends at a weaker band."""
 LONGEST, TRIED = 1.25, 11
@@ -50,7 +50,7 @@ LEAST_LINES = 12
 
 
 class Spectra:
-    """Transforms histories to spectra and back. A column has ``samples`` samples, one every ``dt`` (s)."""
+    """Transforms histories to spectra and back. Each column has ``samples`` samples, one every ``dt`` (s)."""
 
     def __init__(self, samples: int, dt: float) -> None:
         from scipy.fft import next_fast_len

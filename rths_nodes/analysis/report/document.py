@@ -96,7 +96,7 @@ def particulars(evaluation: Evaluation) -> dict[str, str]:
         "Steps": _part_of(len(run.step_time) - 1, scenario.steps),
         "Samples": _part_of(len(run.time) - 1, scenario.samples),
         "Transport samples q": str(port.transport_samples) if transport else "declared by the port",
-        "Samples p under way in hops": str(scenario.hops.depth or ""),
+        "Samples p in transit (hops)": str(scenario.hops.depth or ""),
         "Time axis": f"the rig moves {scenario.time_ratio:g} times slower" if scenario.time_ratio > 1 else "",
         "Missing from the recording": missing if "gaps" in information or run.incomplete else "",
     }
@@ -164,7 +164,7 @@ def summary(evaluation: Evaluation, noun: str) -> list[str]:
         sentences.append(f"The rig was at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s.")
     if run.incomplete:
         counted = f"{evaluation.counted[0]} to {evaluation.counted[-1]}" if len(evaluation.counted) else "none"
-        sentences.append(f"The figures use the longest complete stretch of samples: {counted}.")
+        sentences.append(f"The figures use the longest complete sequence of samples: {counted}.")
     errors = {name: error for name in axes if (error := number(axes[name].get("max_error_m"))) is not None}
     if not errors or len(run.time) < 2:
         return [*sentences, "No indices were recorded."]
@@ -200,8 +200,8 @@ def _delay(evaluation: Evaluation, axis: str, index: Mapping[str, object]) -> li
     if delay is None:
         return []
     sentences = [
-        f"This actuator was {early_or_late(delay)} over the whole test, where the fastest motion has the largest "
-        "weight."
+        f"Over the whole test, this actuator was {early_or_late(delay)}. In this value, the fastest motion has "
+        "the largest weight."
     ]
     windowed = evaluation.windowed
     column = np.zeros(0) if windowed is None else windowed.delay[:, evaluation.run.axes.index(axis)]
@@ -364,7 +364,7 @@ def css_text(text: str) -> str:
 
 COMPARED_UNITS = {"m": (MM, "mm"), "N": (KN, "kN"), "m/s²": (1.0, "m/s²")}
 UNTOLD = ("cases", "description", "name")
-"""Keys of a scenario without effect on the test."""
+"""Scenario keys that have no effect on the test."""
 
 
 Compared = tuple[str, Run, OfProcedure | None]
@@ -372,7 +372,7 @@ Compared = tuple[str, Run, OfProcedure | None]
 
 
 def write_comparison(tests: Sequence[Compared], path: Path) -> Recordings:
-    """Write the page that compares ``tests`` with the first test. Raises ConfigError if one cannot be compared."""
+    """Write the page that compares ``tests`` with the first test. Raises ConfigError if this is impossible."""
     check({name: run for name, run, _ in tests})
     aligned = [Aligned(name, Evaluation(run)) for name, run, _ in tests]
     drawn = Recordings([test for test in aligned if test.drawable])

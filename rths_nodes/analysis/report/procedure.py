@@ -138,7 +138,7 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
         + [_by_axis(entry.get("displacement"), MM, "mm"), _by_axis(entry.get("force"), KN, "kN")]
         for entry in record.specimen.history
     ]
-    none_before = "No load is recorded before this test."
+    none_before = "No load on the specimen is recorded before this test."
     if record.simulation:
         none_before = f"The test was {record.simulation}: no steel moved, and no load is recorded."
     notes = [[moment(note.time), note.text, note.by or DASH] for note in record.notes]
@@ -275,7 +275,7 @@ def ladder(record: ProcedureRecord) -> list[Part]:
     parts = [
         Part("Rungs", words=tuple(notes), grid=grid(heads, [_climbed(*rung) for rung in rungs]), items=remarks),
         Part("Peaks of the rungs, and values at which the rungs would have been stopped", grid=far),
-        Part("Differences between the rungs, rms divided by rms", words=(_DIFFER,), grid=differ),
+        Part("Relative rms differences between the rungs", words=(_DIFFER,), grid=differ),
     ]
     return [*(part for part in parts if part.grid or part is parts[0]), *map(_mandate, record.mandates)]
 
@@ -295,7 +295,7 @@ def _climbed(rung: RungRecord, title: str) -> list[str]:
 
 
 _FAR = ("Rung", "Axis", "displ., mm", "stops at", "force, kN", "stops at", "measured, mm/s", "Verdict")
-_DIFFER = "Each cell contains the difference from the previous rung / from the rehearsal of the same rung."
+_DIFFER = "Before the slash: difference from the previous rung. After it: from the rehearsal of the same rung."
 
 
 def _far(record: ProcedureRecord, rung: RungRecord, title: str) -> Iterator[list[str]]:

@@ -100,7 +100,7 @@ def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: floa
         return loop.characteristic(s, **state)
 
     low = MARGINAL * loop.scale
-    if isinstance(loop, SampledLoop):  # half of the unit circle: it covers all frequencies
+    if isinstance(loop, SampledLoop):  # half of the unit circle covers all frequencies
         top = loop.highest / ratio
         rig = loop.rig_grid(state.get("delay", 0.0)) / ratio
         grid = np.union1d(sweep(loop, frequencies, top, COUNTED_PER_DECADE), rig)
@@ -250,7 +250,7 @@ def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Itera
 
 
 def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> list[Crossing]:
-    """Return the scale factor of all natural frequencies, nearest to 1, at which stability changes.
+    """Return as a list the scale factor of all natural frequencies, nearest to 1, at which stability changes.
 
     The factor is above 1 for a stable loop, otherwise below 1. The list is empty if no such factor is found.
     """

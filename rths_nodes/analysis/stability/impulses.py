@@ -39,14 +39,14 @@ from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.numerical.reductions import Observation
 
 SMALL = 1e-9
-"""Displacement of the Target, m. For velocity and acceleration, divided by the step (s) once and twice."""
+"""Displacement of the Target, m. Velocity and acceleration are this value divided by the step or its square."""
 LARGER = 10.0
 """Size of a second impulse relative to the first. Their responses must have the same ratio."""
 STEEPER = 0.01
 """Largest permitted relative difference between the responses to the small and the larger impulse."""
 FADED, COMPARED = 1e-10, 1e-4
-"""A response has ended if it stays below this fraction of its peak. ``COMPARED`` applies to the larger impulse,
-whose response is used only for comparison."""
+"""Fraction of its peak below which a response has ended. ``COMPARED`` applies to the response to the larger
+impulse, which is used only for comparison."""
 QUIET = 1.25
 LONGEST = 200_000
 BLOCK = 64
@@ -70,16 +70,16 @@ GLIDES = 1_000
 PUSHED = 1e-7
 """Displacement (m) applied to a force axis to measure its effect on the force of this axis and on other axes."""
 ROUGH = 1e-8
-"""Replaces ``STILL`` for an axis without load. It is relative to the force."""
+"""Replaces ``STILL`` for an axis without load, relative to the force."""
 APART = 1e-6
-"""Force change of another axis, relative to the force axis, below which the other axis is unaffected."""
+"""Force change of another axis, relative to the force axis, below which the other axis counts as unaffected."""
 
 
 class LoadedRig:
     """Rig whose force axes are held where they bear their loads, while commands move the other axes.
 
-    ``places`` (m) are their positions, and ``loads`` (N) the largest loads. Raises ConfigError if a specimen
-    cannot bear a load, or if force axes are coupled.
+    ``places`` (m) are the positions of the force axes, and ``loads`` (N) their largest loads. Raises ConfigError
+    if a specimen cannot bear a load, or if force axes are coupled.
     """
 
     def __init__(self, scenario: Scenario, rig: Rig) -> None:
@@ -147,7 +147,7 @@ class LoadedRig:
         return slope
 
     def _glide(self, index: int, position: float) -> float:
-        """Move to ``position`` (m), wait for rest, and return the force (N), or NaN if the rig does not rest."""
+        """Move to ``position`` (m), wait for rest, and return the force (N), or NaN without rest."""
         axis, start = self._n + index, float(self.places[index])
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):
@@ -201,7 +201,7 @@ class _Faded:
 
 
 class _Felt:
-    """Delays, filters and weights the forces of the axes, as the integrator receives them, block by block."""
+    """Converts the forces of the axes to the delayed, filtered, weighted forces at the integrator, in blocks."""
 
     def __init__(self, late: Sequence[int], filters: Sequence[Butterworth | None], weights: Array) -> None:
         self._late, self._filters, self._weights = late, filters, weights
@@ -275,7 +275,7 @@ class Way:
         return np.array(assembly.controller.step(measured, 0.0))
 
     def impulses(self, seen: Observation) -> Impulses:
-        """Return the responses at the interface ``seen``. Raises ConfigError if one is nonlinear or persists."""
+        """Return the responses at the interface ``seen``. Raises ConfigError if any is nonlinear or persists."""
         step, n_dof = self.per_step * self.scenario.dt, seen.n_interface
         responses, nothing = [], np.zeros(n_dof)
         moving = [self._setup.axes(Motion(nothing, unit, nothing)).velocity.any() for unit in np.eye(n_dof)]

@@ -172,7 +172,7 @@ class Judgement:
 
     def verdict(self) -> str:
         if self.growing:
-            nothing = f"neither a shorter delay of the rig nor a lower frequency{self._sought()} helps"
+            nothing = f"the loop remains unstable with shorter delays and lower frequencies{self._sought()}"
             limits = ", or ".join(self._limits("would have to fall")) or nothing
             return f"UNSTABLE: {self.margin.in_words()}; {self._worst()}; {limits}"
         if astray := [force_loop.text() for force_loop in self.force_loops if not force_loop.stable]:
@@ -185,7 +185,7 @@ class Judgement:
 
     @property
     def farthest(self) -> float:
-        """Factor on the natural frequencies at which the search ends: the largest or, if unstable, smallest."""
+        """Factor on the natural frequencies at which the search ends: smallest if a motion grows, else largest."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
         return 1.0 / crossings.FARTHEST if self.growing else crossings.FARTHEST
@@ -263,7 +263,7 @@ class Judgement:
         elif not factor and self.modes and self._sought():
             lines.append(f"no critical {self._first_frequency}{self._sought()}, where the search ended")
         if self.gain:
-            lines.append(f"critical factor on the tested forces: {self.gain.value:.3g}")
+            lines.append(f"critical scale factor of the tested forces: {self.gain.value:.3g}")
         if self.least_gain:
             lines.append(
                 f"conditionally stable: unstable if the tested forces fall to {self.least_gain.value:.3g} times "
@@ -332,7 +332,7 @@ def delay_margin(scenario: Scenario) -> DelayMargin:
 
 
 def continuous_delay(scenario: Scenario) -> float | None:
-    """Return the critical delay (s) in continuous time; None without one, or if a component has no response."""
+    """Return the critical delay (s) in continuous time; None if there is none or a component has no response."""
     try:
         loop = continuous_loop(scenario)
         modes = modes_of(loop)
@@ -391,7 +391,7 @@ def _verified(
 
 
 def _limit(candidates: Iterable[Crossing], now: float, growing: int) -> Crossing | None:
-    """Return the nearest limit, above which a stable loop is unstable or below which an unstable one is stable."""
+    """Return the nearest limit: above ``now`` for a stable loop, below it for an unstable loop."""
     ordered = sorted(candidates, key=lambda crossing: crossing.value)
     if growing == 0:
         return next((crossing for crossing in ordered if crossing.value > now and crossing.growing), None)

@@ -604,7 +604,7 @@ class SampledLoop:
         return Lines.of(float(powers[0]), lines)
 
     def _way(self, s: Complex, delay: float = 0.0, share: float = 1.0, ratio: float = 1.0) -> Complex:
-        """Return forces per Target at ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``; ``share`` = 0: perfect rig."""
+        """Return force per Target at ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``; ``share`` 0 is a perfect rig."""
         q = self.period
         values = self._lines(delay).at(s * (q * self.step))
         if share == 1.0:

@@ -146,8 +146,8 @@ def _integrator(
         matrices: Sequence[StepMatrices] = integrator.linearised()
         if not matrices:
             raise ConfigError(
-                f"integrator.type = {name!r}: does not provide its steps at small motion (linearised), so the "
-                "stability cannot be judged before the test"
+                f"integrator.type = {name!r}: does not provide its steps at small motion (method linearised), so "
+                "the stability cannot be judged before the test"
             )
         return matrices
 
