@@ -187,7 +187,7 @@ class Judgement:
     def farthest(self) -> float:
         """Factor on the natural frequencies at which the search ends: smallest if a motion grows, else largest."""
         if not isinstance(self.loop, SampledLoop):
-            return math.inf if self.stable else 0.0
+            return 0.0 if self.growing else math.inf
         return 1.0 / crossings.FARTHEST if self.growing else crossings.FARTHEST
 
     def _sought(self) -> str:
