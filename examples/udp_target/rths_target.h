@@ -31,7 +31,7 @@ extern "C" {
 #define RTHS_MOST_SILENCE 10000000000.0 /* ns: period_ns times watchdog */
 #define RTHS_MOST_WATCHDOG 1000000u   /* samples */
 #ifndef RTHS_BUILD
-#define RTHS_BUILD 0x5254485300000003u /* identifies the code to the test computer; use another number for changed code */
+#define RTHS_BUILD 0x5254485300000002u /* identifies the code to the test computer; use another number for changed code */
 #endif
 
 /* Layout of the head: offsets in bytes. Little-endian; reals are IEEE 754 binary64. */
