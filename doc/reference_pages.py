@@ -194,7 +194,7 @@ def pages() -> dict[str, str]:
     files = {f"reference/{name}.md": "\n".join([*lines(), ""]) for name, (_, lines) in PAGES.items()}
     rows = [(f"[{name}](reference/{name}.md)", contents) for name, (contents, _) in PAGES.items()]
     tree = ["", "```{toctree}", ":hidden:", *(f"reference/{name}" for name in PAGES), "```", ""]
-    parameters = "[Parameters](parameters.md) has the parameters of scenarios and components."
+    parameters = "[Parameters](parameters.md) lists the parameters of scenarios and components."
     head = ["# Tables generated from the code", "", f"{GENERATED} {parameters}"]
     return {"reference.md": "\n".join([*head, *_table(("page", "contents"), rows), *tree]), **files}
 

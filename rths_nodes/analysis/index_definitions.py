@@ -176,19 +176,19 @@ DEFINITIONS: dict[str, Definition] = {
     ),
     "node_rms": Definition(
         "node error, rms",
-        "100 std(m - y) / std(y) of the driven node, where m is measured and y is the numerical substructure",
+        "100 std(m - y) / std(y) of the driven node, where m is its measured and y its computed displacement",
     ),
     "node_peak": Definition(
         "node error, peak",
-        "100 max|m - y| / max|y| of the driven node, where m is measured and y is the numerical substructure",
+        "100 max|m - y| / max|y| of the driven node, where m is its measured and y its computed displacement",
     ),
     "reference_rms": Definition(
         "node error to the reference, rms",
-        "100 std(m - r) / std(r) of the driven node, where m is measured and r is the reference structure",
+        "100 std(m - r) / std(r) of the driven node, where m is its measured and r its reference displacement",
     ),
     "reference_peak": Definition(
         "node error to the reference, peak",
-        "100 max|m - r| / max|r| of the driven node, where m is measured and r is the reference structure",
+        "100 max|m - r| / max|r| of the driven node, where m is its measured and r its reference displacement",
     ),
 }
 """Definitions by the beginning of an index name. Axis or floor, unit and ``_true`` may follow in the name."""

@@ -51,7 +51,10 @@ def grouped(value: float, form: str = "") -> str:
 
 
 def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
-    """Return ``value`` times ``factor`` with ``digits`` significant digits (decimals below 1), or a dash."""
+    """Format ``value * factor`` with ``digits`` digits: significant ones, or decimals if below 1.
+
+    Return a dash if ``value`` is not a number.
+    """
     numeric = number(value)
     numeric = numeric and number(numeric * factor)  # the product may overflow
     if numeric is None:

@@ -2,8 +2,8 @@
 """States of a procedure and their transitions, from the idle rig through the rungs of a test to its end.
 
 Commands change only in a motion state, or if the rig does not follow (``following.py``). Only operator acts enter
-motion states, except that a trip also enters STOPPING. After a stop, acts that had begun before it can no longer
-enter a motion state or the armed state.
+motion states, except that a trip also enters STOPPING. An act that began before a stop can no longer enter a
+motion state or the armed state.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ ROWS: list[tuple[Any, ...]] = [
     (
         "stiffness_hardly_known",
         {"axes.bench.stiffness_known_to": 0.9},
-        "known_to = 0.9: a usual value is at most 0.3",
+        "known_to = 0.9: typical values are at most 0.3",
     ),
     ("no_servo_rate", {"servo_rate": None}, "servo_rate of the rig file bench: missing [Hz]"),
     (
@@ -187,8 +187,8 @@ ROWS: list[tuple[Any, ...]] = [
     ),
     ("bridge_beyond_silence", {"bridge": {"max_bridge": 0.5}}, "max_bridge = 0.5 s: port.silence is 0.1 s"),
     ("silence_is_long", {"port.silence": 10.0}, "port.silence = 10 s: this time is 1.024e+04 servo periods"),
-    ("silence_is_long", {"port.silence": 10.0, "port.longest_wait": 10.0}, "a usual value is less than 10 s"),
-    ("wait_is_long", {"port.longest_wait": 1000.0}, "port.longest_wait = 1000 s: a usual value is at most 10 s"),
+    ("silence_is_long", {"port.silence": 10.0, "port.longest_wait": 10.0}, "typical values are less than 10 s"),
+    ("wait_is_long", {"port.longest_wait": 1000.0}, "port.longest_wait = 1000 s: typical values are at most 10 s"),
     ("start_is_a_jump", {"port.start_tolerance": 0.1}, "for axes.story_1 = 0.1: this is a jump of 2.6 mm"),
     ("stiffness_of_another_structure", {}, "= 1.176e+07 N/m: mass = 5.034e+08 kg", "structure.mass=503.4e6"),
     ("stiffness_of_another_structure", {}, "give 1.178e+07 N/m", "structure.restoring_force.stiffness=11.76e9"),

@@ -167,7 +167,7 @@ class Console:
         return self.exact_line(TYPE_CLEAR, ended)
 
     def ends(self, reason: str = "") -> None:
-        """End the test for ``reason`` if the answers file leads; continue if the operator leads."""
+        """End the test for ``reason`` if it is led by an answers file; continue if it is led by an operator."""
         if not self.leads:
             self.stopped, self._over = self.stopped or reason, True
 
@@ -348,7 +348,7 @@ class Console:
         self.tell(f"held: type {CLEAR} to resume this motion, or s to stop")
 
     def _interrupt(self, act: str, reason: str = "") -> None:
-        """Stop or hold the rig. A stop also ends the test if it has a ``reason`` or the answers file leads."""
+        """Stop or hold the rig. A stop with a ``reason``, or with an answers file, also ends the test."""
         if act == "stop" and (reason or not self.leads):
             self.stopped = self.stopped or reason or INTERRUPTED
         self._attempt(act, reason=reason or f"the operator has asked to {act}")
@@ -401,7 +401,7 @@ def _climb(act: str, console: Console, rest: str) -> None:
 
 
 def counts(console: Console, rung: RungRecord) -> bool:
-    """Return true if the operator accepts an invalid rung. Otherwise, end the test if the answers file leads."""
+    """Return true if the operator accepts an invalid rung. Otherwise, a test led by an answers file ends."""
     doubt = f"rung {rung.name}: {rung.ending}"
     accepted = console.attended and console.yes(f"{doubt}. Does this rung count nevertheless?")
     if accepted:

@@ -145,7 +145,7 @@ def _saved(model: LoadingModel, path: Path) -> str:
 
 
 def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
-    """Return the axes' mean delay (s) of slow motions: least-squares slope of the phase up to ``SLOW``."""
+    """Return the mean delay of the axes in slow motion, s: least-squares slope of the phase up to ``SLOW``."""
     response = frequency_response(experiments, dt, RESOLUTION, (identification.BAND[0], SLOW))
     omega, axes = response.s.imag, range(response.response.shape[1])
     phases = [np.unwrap(np.angle(response.response[:, axis, axis])) for axis in axes]

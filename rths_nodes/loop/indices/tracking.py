@@ -306,7 +306,7 @@ def ratio(a: float, b: float, most: float) -> float:
 
 
 class Sums(NamedTuple):
-    """Sums over ``samples`` measurements and targets (m), of their squares (m^2), and their cross-spectrum."""
+    """Sums of ``samples`` measurements and targets (m), sums of their squares (m^2), and their cross-spectrum."""
 
     samples: int
     measured: float

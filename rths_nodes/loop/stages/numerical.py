@@ -127,10 +127,10 @@ class NumericalStage:
 
     def _prescribed(self, scenario: Scenario) -> list[Target]:
         assert scenario.soft_start is not None
-        # the ratio of degrees of freedom to axes is for full amplitude, because a setup can be nonlinear
+        # evaluate the displacement ratio at full amplitude, because a setup can be nonlinear
         amplitude = scenario.soft_start.amplitude
         unit = self.setup.degrees_of_freedom(np.full(len(scenario.moved_axes), amplitude)) / amplitude
-        unit = np.append(unit, np.zeros(len(self._nothing) - len(unit)))  # other observed degrees of freedom rest
+        unit = np.append(unit, np.zeros(len(self._nothing) - len(unit)))  # the others stay at rest
         if not np.isfinite(unit).all():
             raise ConfigError(f"soft_start.amplitude = {amplitude:g} m: the setup cannot reach this position")
         *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)

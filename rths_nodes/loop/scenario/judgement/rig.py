@@ -86,7 +86,7 @@ def _axis(seen: Seen) -> Iterator[Found]:
         most, way = SLACK * math.sqrt(braking * limits.stroke), 0.5 * velocity**2 / braking
         if velocity > most:
             text = f"the braking distance at {braking:g} m/s^2 is {way:.4g} m, but the stroke is +- "
-            text += f"{limits.stroke:g} m; a usual value is at most {most:.3g} m/s"
+            text += f"{limits.stroke:g} m; typical values are at most {most:.3g} m/s"
             yield Found("velocity_beyond_stroke", f"{path}.limits.velocity", f"{velocity:g} m/s", text)
         key_path, value = f"{path}.limits.deceleration", f"{braking:g} m/s^2"
         if braking > HARDEST:
@@ -540,7 +540,7 @@ def _rig_axis(seen: Seen) -> Iterator[Found]:
             yield Found("scale_of_force", f"{path}.rig_axis.similitude.force", f"{force:g}", text)
         accuracy, key_path = rig_axis.stiffness_known_to, f"{path}.rig_axis.stiffness_known_to"
         if accuracy is not None and accuracy > HARDLY_KNOWN:
-            text = f"a usual value is at most {HARDLY_KNOWN:g}"
+            text = f"typical values are at most {HARDLY_KNOWN:g}"
             yield Found("stiffness_hardly_known", key_path, f"{accuracy:g}", text)
 
 
@@ -590,10 +590,12 @@ def _times(seen: Seen) -> Iterator[Found]:
         text = f"port.silence is {silence:g} s"
         yield Found("bridge_beyond_silence", "bridge.max_bridge", f"{bridge.max_bridge:g} s", text)
     if silence is not None and wait is not None and silence >= min(wait, most):
-        text = f"this time is {silence * rate:.4g} servo periods; a usual value is less than {min(wait, most):g} s"
+        text = (
+            f"this time is {silence * rate:.4g} servo periods; typical values are less than {min(wait, most):g} s"
+        )
         yield Found("silence_is_long", "port.silence", f"{silence:g} s", text)
     if wait is not None and wait > most:
-        text = f"a usual value is at most {most:g} s, {PAUSES:g} times bridge.max_pause"
+        text = f"typical values are at most {most:g} s, {PAUSES:g} times bridge.max_pause"
         yield Found("wait_is_long", "port.longest_wait", f"{wait:g} s", text)
     tolerance = parameter(port, "start_tolerance")
     for path, axis in seen.axes if tolerance is not None else ():
