@@ -356,7 +356,7 @@ def iterate_command(options: arguments.Options) -> int:
     check(scenario)
     where = Where(engine=options.engine)
     with _folder(options, scenario) as folder, orderly_stop():
-        with raised_at_once(), terminal.progress(scenario.name) as progress:
+        with raised_at_once(), terminal.writing(folder), terminal.progress(scenario.name) as progress:
             iteration = iterate(
                 scenario, settings, folder, not options.no_record, where.engine_of, progress, _tell
             )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import re
@@ -129,6 +130,17 @@ def test_stop_request_after_run_holds_series_with_its_results(
     assert main(["iterate", NAME, "--set", "duration=0.4", "--set", LATE, "--record", str(folder)]) == 130
     result = json.loads((folder / iterate.RESULT).read_text())
     assert (result["verdict"], [row["outcome"] for row in result["rows"]]) == ("held", ["finished"])
+
+
+def test_full_disk_is_reported_with_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(History, "save", full)
+    assert main(["iterate", NAME, "--set", "duration=0.4", "--record", str(tmp_path / "series")]) == 1
+    assert f"{tmp_path / 'series'}: No space left" in capsys.readouterr().err
 
 
 def test_recording_of_history_runs_again_to_the_bit(tmp_path: Path) -> None:
