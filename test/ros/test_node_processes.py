@@ -8,13 +8,16 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from messages import each_mentions, mentions, naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import run_options
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting import node_processes
+from rths_nodes.ros.hosting import processes as runner
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,6 +70,20 @@ def test_reason_of_refusal_is_of_actuator_not_of_node_that_follows(processes):
         process.popen.wait(60)
     assert mentions(processes.why(follower), "disk")
     assert mentions(processes.why(killed), "monitor", "SIGKILL")
+
+
+def test_nodes_of_the_rig_are_not_killed_after_the_death_of_another_node(processes, monkeypatch):
+    """A safe stop of more than 0.8 s was cut off: the actuator node was killed while the axes still moved."""
+    monkeypatch.setattr(runner, "GRACE_S", 0.0)
+    died = started("compensator", "raise SystemExit(1)")
+    died.popen.wait(60)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # inherited: the nodes are busy
+    processes.running += [started(role, SLEEPS) for role in ("actuator", "story_1/axis", "recorder", "monitor")]
+    signal.signal(signal.SIGTERM, before)
+    console = SimpleNamespace(trip=lambda _: None, result=runner.Result(State.RUNNING))
+    runner._end_after(died, processes, console, lambda: time.sleep(0.01))
+    died.file.close()
+    assert [process.role for process in processes.running if signal.SIGKILL in process.sent] == ["monitor"]
 
 
 def test_node_that_hangs_after_summary_is_noted(processes, recording, monkeypatch):

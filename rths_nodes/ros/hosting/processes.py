@@ -239,7 +239,8 @@ def _end_after(died: Process, processes: Processes, console: Console, idle: Call
     if not processes.wait(GRACE_S, (names.RECORDER,), idle):
         processes.send(signal.SIGTERM)
         processes.wait(0.2, (names.RECORDER,), idle)
-    processes.kill(names.RECORDER)
+    stopping = [process.role for process in processes.running if names.axis_of(process.role)]
+    processes.kill(names.RECORDER, names.ACTUATOR, *stopping)  # the safe stop may take longer
     processes.send(signal.SIGTERM, names.RECORDER)
 
 
