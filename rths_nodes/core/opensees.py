@@ -75,7 +75,7 @@ class ModelProcess(ChildProcess):
     """Runs the Python file ``work`` with ``task``; ``work`` builds the model that the file ``model`` defines."""
 
     farewells = ("Process 0 Terminating",)
-    points_back = "See stderr output"  # an exception of OpenSees refers to the reason printed before
+    points_back = "See stderr output"  # exceptions of OpenSees refer to the reason on stderr
 
     def __init__(self, model: str, work: Path, task: Mapping[str, object]) -> None:
         request = {"model": str(Path(model).absolute()), "work": str(work), **task}

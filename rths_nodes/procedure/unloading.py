@@ -367,7 +367,7 @@ class Way:
                 break
             if why or length >= furthest:
                 self._give_up(np.array([index]), why or f"the force does not fall. {UNKNOWN}")
-                if not self.given_up:  # an axis within its tolerance, e.g. with a dashpot, needs no step
+                if not self.given_up:  # an axis within its tolerance (e.g. at a dashpot) needs no step
                     self._tangent[:, index] = 0.0
                     self._tangent[index, index] = np.inf
                 return

@@ -193,7 +193,7 @@ BLOCKS: dict[str, tuple[Content, str]] = {
     ),
     "csmip, too many": (
         csmip(f"{N}", "56"),
-        "line 53:  ... follows the last of the 56 numbers that line 45 states",
+        "line 53: unexpected  ... after the 56 numbers stated in line 45",
     ),
     "csmip, a letter in a number": (
         changed(channel(VALUES), f"{VALUES[3]:.3f}", "1O2.33"),

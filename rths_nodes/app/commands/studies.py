@@ -469,7 +469,7 @@ def scoreboard_arguments(add: arguments.Arguments) -> None:
     add.names("--laws NAME,...", text)
     text = (
         "settings by compensator: name of a shipped file (e.g. of the benchmark) or path of a YAML file, as "
-        "written by this command; missing settings are identified"
+        "written by this command; other settings are computed by identification"
     )
     add("--settings FILE", text, "")
     add("--tune N", "number of candidates for tuning each compensator before scoring", DEFAULTS["tune"])
@@ -477,8 +477,8 @@ def scoreboard_arguments(add: arguments.Arguments) -> None:
     text = "number of plants for tuning, in addition to the nominal plant (ignored without scatter)"
     add("--training-plants N", text, DEFAULTS["training_plants"])
     add("--noise-seeds N", "number of noise seeds for scoring", DEFAULTS["noise_seeds"])
-    add("--seed N", "seed of the scored plants", DEFAULTS["seed"])
-    text = f"number of scored plants in addition to the nominal plant; default: {PLANTS} with scatter, otherwise 0"
+    add("--seed N", "seed of the plants for scoring", DEFAULTS["seed"])
+    text = f"number of plants for scoring beyond the nominal plant; default: {PLANTS} with scatter, otherwise 0"
     add("--plants N", text, type=int)
     text = "published ground motions to use for scoring; default: the ground motion of the scenario"
     add.names("--records NAME,...", text)

@@ -178,9 +178,8 @@ class CoupledTransferFunctions(Rig):
                 poles = len(one.poles) + (2 if self.common_poles else 0)
                 if (zeros and poles < len(zeros[0]) + 2) or poles < 2:
                     raise ConfigError(
-                        f"{key}: the number of poles is {poles}, the number of zeros is "
-                        f"{len(zeros[0]) if zeros else 0}; there must be at least two more poles than zeros, "
-                        "because the specimen has mass"
+                        f"{key}: {poles} poles and {len(zeros[0]) if zeros else 0} zeros; must have at least two "
+                        "more poles than zeros, because the specimen has mass"
                     )
             if len(self.frame.driven) != n:
                 raise ConfigError(

@@ -299,7 +299,7 @@ def _block(lines: Sequence[str], index: int) -> Series:
     rest = lines[below] if below < len(lines) else ""
     if _NUMBERS.match(rest) and _row_like(rest):
         raise FormatError(
-            f"line {below + 1}: {shown(rest)} follows the last of the {stated} numbers that line {number} states"
+            f"line {below + 1}: unexpected {shown(rest)} after the {stated} numbers stated in line {number}"
         )
     return Series(complete(values, stated), step, unit)
 

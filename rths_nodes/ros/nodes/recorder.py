@@ -310,7 +310,7 @@ class RecorderNode(RthsNode):
     def surprise(self, error: Exception) -> None:
         """Fail and release the rig, which must not wait for a failed recording."""
         super().surprise(error)
-        with suppress(Exception):  # the node is possibly not configured yet
+        with suppress(Exception):  # the node may not be configured yet
             self._publish_done()
 
     def _publish_done(self) -> None:
