@@ -286,7 +286,7 @@ def test_page_process_ends_without_error_if_its_message_was_not_read() -> None:
 
 
 def test_suspended_page_process_is_killed_while_the_test_waits_for_its_page() -> None:
-    """With equal times, the test killed the front first, and a suspended page process remained."""
+    """If both times were equal, the test killed the front first, and a suspended page process remained."""
     assert connections.PATIENCE_S < 0.5 * process.PATIENCE_S
 
 

@@ -37,7 +37,7 @@ def faults_of_arrays(number, tell):
     return pages[-1] - pages[0]
 
 
-def blocked(number, tell):
+def blocked(number, report):
     """True if this process is not interrupted by Ctrl-C, even during its start."""
     return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 

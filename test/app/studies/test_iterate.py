@@ -112,20 +112,20 @@ def test_tripped_run_ends_iteration(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("place", ["_tell", "run"])
+@pytest.mark.parametrize("function", ["_tell", "run"])
 def test_stop_request_after_run_holds_series_with_its_results(
-    number: int, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second signal within a second belongs to the same request."""
-    owner: Any = iterate.hosts if place == "run" else iterate
-    call = getattr(owner, place)
+    owner: Any = iterate.hosts if function == "run" else iterate
+    call = getattr(owner, function)
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
         result = call(*arguments, **options)
         signal.raise_signal(number)
         return result
 
-    monkeypatch.setattr(owner, place, interrupted)
+    monkeypatch.setattr(owner, function, interrupted)
     folder = tmp_path / "series"
     assert main(["iterate", NAME, "--set", "duration=0.4", "--set", LATE, "--record", str(folder)]) == 130
     result = json.loads((folder / iterate.RESULT).read_text())
