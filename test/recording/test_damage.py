@@ -457,7 +457,7 @@ def test_missing_stream_is_reported(stream: str, originals: dict[str, Path], tmp
         return [] if topic.endswith(f"/{stream}") else [data]
 
     run = rths_nodes.read(rewritten(originals["finished"], tmp_path / "some", change))
-    assert mentions("; ".join(run.notes), "of 211", "missing")
+    assert mentions("; ".join(run.notes), "target" if stream == "target" else "of 211", "missing")
     assert not np.isfinite(run.target[1:]).any() or stream != "command", "the applied command is no target"
 
 
