@@ -52,8 +52,8 @@ class Expected(NamedTuple):
 class Characterised:
     """Results of cyclic tests on the specimen and the actuator of an axis, in axis coordinates.
 
-    Delays include the transport delay. The stiffness cannot verify the scales of the sensors, because the small
-    move uses the same sensors. If the small move gives a different stiffness, a scale or the specimen has changed.
+    Delays include the transport delay. The stiffness was measured with the sensors of the rig, and does not verify
+    their scales. If the small move gives a different stiffness, a scale or the specimen has changed.
     """
 
     scenario: str = text("name of the scenario of the tests")
@@ -296,7 +296,7 @@ class RigAxis(OnRig):
     def check_limits(self, limits: Limits, path: str, where: str = "") -> None:
         """Raise ConfigError if ``limits`` exceed a channel's range, or a bound of the rig file exceeds ``limits``.
 
-        Inconsistent stiffnesses also raise ConfigError. ``where`` locates the bounds below ``path``.
+        Inconsistent stiffnesses also raise ConfigError. ``where`` is the key, below ``path``, of the bounds.
         """
         here, axis = join(path, where) if where else path, f"on axis {self.name} of the rig"
         self._check_stiffness(here)
@@ -377,7 +377,7 @@ _ROUNDING = 1.0 + 1e-9
 
 
 class Calibration:
-    """Converts samples between a port, whose axes are in the order of the rig, and the test.
+    """Converts samples between the test and a port, which lists the axes in the order of the rig.
 
     ``seats`` holds the port index of each axis of the test. ``home`` holds the test index of each axis of the
     port.
@@ -389,7 +389,7 @@ class Calibration:
     newtons: Array
 
     def __init__(self, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> None:
-        """Build the conversion for ``axes``. ``auxiliary`` holds None for each channel already in SI units."""
+        """Build the conversion for ``axes``. ``auxiliary`` holds None for a channel that reports SI units."""
         rows = [axis.rig_axis for axis in axes.values()]
         self.home = sorted(range(len(rows)), key=lambda index: rows[index].number)
         self.seats = [self.home.index(index) for index in range(len(rows))]
@@ -471,7 +471,7 @@ def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def channels_of(names: Sequence[str], channels: Mapping[str, Channel]) -> tuple[Channel | None, ...]:
-    """Return, for each of a port's ``names``, its entry in ``channels``, or None if it has no entry.
+    """Return the entry in ``channels`` for each of a port's ``names``, or None for a name without an entry.
 
     A name can contain a unit, such as ``pressure [bar]``. Raises ConfigError if the port lacks a channel or uses a
     different unit.

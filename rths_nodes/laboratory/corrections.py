@@ -137,9 +137,9 @@ def of_specimen(k: Friction, shown: float, velocity: float, acceleration: float)
 
 
 def filtering(low_pass: ToNumber, settled: Callable[..., object]) -> ToNumber:
-    """Return a kernel step that corrects and filters a force.
+    """Return a kernel step that corrects a force and filters it with ``low_pass``.
 
-    The filter restarts after a non-finite value, which would otherwise remain in the filter's state.
+    ``settled`` returns the initial state of the filter, which restarts after a non-finite value.
     """
 
     def step(

@@ -217,11 +217,11 @@ class Receiver:
         return self._written(self._library.rths_reply(self._target, self._out, LARGEST))
 
     def state(self) -> bytes:
-        """Return the state datagram for ``sensors``; empty before the test. Must be called first in each tick."""
+        """Return the state datagram for ``sensors``; empty before the test. Call this first in each tick."""
         return self._written(self._library.rths_state(self._target, self.sensors, self._out, LARGEST))
 
     def drive(self) -> None:
-        """Compute ``command`` for the next sample. Must be called last in each tick."""
+        """Compute ``command`` for the next sample. Call this last in each tick."""
         self._library.rths_drive(self._target)
 
     def _written(self, size: int) -> bytes:

@@ -303,12 +303,12 @@ class Noise:
         return self._left.pop()
 
     def numbers(self) -> list[list[float]]:
-        """Return the rows of the next ``BLOCK`` samples in reverse order."""
+        """Return the noise of the next ``BLOCK`` samples, one row per sample, in reverse order."""
         rows: list[list[float]] = self.ahead(BLOCK)[::-1].tolist()
         return rows
 
     def ahead(self, samples: int) -> Array:
-        """Draw and return the next rows, ``(samples, n)``."""
+        """Draw and return the noise of the next ``samples`` samples, ``(samples, n)``."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
         # scale columns, because scaling rows takes five times as long
         for column, rms in zip(drawn.T, self._rms.tolist(), strict=True):
@@ -378,7 +378,7 @@ def auxiliary_noise(rms: tuple[float, ...] | None, names: tuple[str, ...], seed:
 
 
 class SecondSensors:
-    """Simulates the second displacement sensors of the axes that have one, as auxiliary channels in m."""
+    """Simulates the second displacement sensors of all axes with such a sensor, as auxiliary channels in m."""
 
     def __init__(self, sensors: Mapping[str, Sensors], seed: int) -> None:
         seconds = [(index, name, axis.second) for index, (name, axis) in enumerate(sensors.items()) if axis.second]

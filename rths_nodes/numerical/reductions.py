@@ -65,7 +65,7 @@ class Observation:
     def motion(self, values: Array) -> Array:
         """Return the displacements (or rates) of the observed degrees of freedom, ``(n_observed,)``.
 
-        ``values`` are ``(n_model,)``, or a history ``(steps, n_model)``.
+        ``values`` has the shape ``(n_model,)`` or, for a history, ``(steps, n_model)``.
         """
         return values
 
@@ -125,7 +125,7 @@ class Selection(Observation):
 
 
 class GroundForce:
-    """Force on a large model, ``(steps + 1, n_dof)`` N. Rows are computed on demand: ``scale`` * ``pattern``."""
+    """Force on a large model, ``(steps + 1, n_dof)`` N. Row i, ``scale[i] * pattern``, is computed on demand."""
 
     def __init__(self, scale: Array, pattern: Array) -> None:
         self._scale, self._pattern = scale, pattern
@@ -166,7 +166,7 @@ def energies(product: Function) -> Callable[..., tuple[object, Numbers]]:
 def energies_of(structure: Structure) -> Callable[[Array, Array, Array, Array], Array]:
     """Return a function that computes the energies of a large model. Call the function after each step, in order.
 
-    Its arguments are displacement (m), velocity (m/s), restoring force and external force (N) after a step. Its
+    The arguments are displacement (m), velocity (m/s), restoring force and external force (N) after a step. The
     result is the array ``(4,)`` of input, kinetic, strain and damping energy, J. The displacement is not copied.
     The trapezoidal rule integrates each term of M a + C v + r + r_e = F over the displacement, as in
     ``analysis/histories.py``.
@@ -383,10 +383,10 @@ def _seen(shapes: Array, values: Array) -> Array:
 
 
 def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[float, float, float]:
-    """Return relative errors of ``model``: natural frequencies, static compliance, and compliance up to ``band``.
+    """Return the relative errors of natural frequencies, static compliance, and compliance up to ``band`` (Hz).
 
-    Compliances refer to the interface. The third error is the largest error up to
-    ``band`` (Hz) divided by the largest compliance in this band. Both substructures are combined.
+    The reference is the full structure of ``model``. Both substructures are included. Compliances are between the
+    degrees of freedom ``places``. The third error is relative to the largest compliance in the band.
     """
     full = model.full
     count = min(FREQUENCIES, len(model.names))

@@ -56,7 +56,7 @@ specimen, and last command (m)."""
 
 
 def moved(s: Whole, h: float, rates: Whole) -> Whole:
-    """Return the state after ``h`` s at constant ``rates``, which also contain v and the fastest v."""
+    """Return the state after ``h`` s at constant ``rates``; v and the fastest v are copied from ``rates``."""
     f, y, w, x, _, _, inner = s
     df, dy, dw, dx, v, fastest, changes = rates
     return f + h * df, y + h * dy, w + h * dw, x + h * dx, v, fastest, along(inner, h, changes)

@@ -148,7 +148,7 @@ def not_linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Fun
     go = in_parts(force, rate)
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
-        """Advance a plant that has limits or a nonlinear specimen by one sample."""
+        """Advance by one sample. The plant has limits or a nonlinear specimen."""
         small, inner, before = s
         small, inner = go(k, small, inner, before if k[6] else command, command)
         return (small, inner, command), shown(k[1], small)

@@ -92,7 +92,7 @@ def with_inertia(move: ToNumber) -> ToNumber:
     def step(
         k: tuple[float, float, object], s: tuple[float, object], displacement: float, velocity: float
     ) -> tuple[object, float]:
-        """Add the inertia force, mass times the change of velocity per ``dt``, to the force of the specimen."""
+        """Add the inertia force (mass times change of velocity, divided by the period) to the specimen's force."""
         mass, dt, specimen = k
         before, inner = s
         inner, force = move(specimen, inner, displacement, velocity)
@@ -476,7 +476,7 @@ def slowed_constants(params: AmplitudeDependent.Params, dt: float) -> SlowedCons
 class AmplitudeDependent(Unloaded):
     """Second-order actuator whose natural frequency falls with the velocity amplitude.
 
-    The TADC paper attributes the growth of the delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) to the
+    The delay grows from 13.7 ms at 2 Hz to 15.6 ms at the end of the sweep, which the TADC paper attributes to the
     flow. Use this actuator to test adaptive compensation; use ``servo_hydraulic`` if pressure, stall or valve
     dynamics matter.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared parts of ports: longest wait, trigger for external data acquisition, and warning before motions.
+"""Shared parts of ports: longest wait for a command, trigger output, and warning before motions.
 
 A port with a trigger output declares the parameter ``trigger``, and has a :class:`Trigger` as the attribute
 ``trigger``. An auxiliary channel reports the actual state of the output in each sample.
@@ -31,7 +31,7 @@ def trigger_parameter() -> Field:
 
 
 class Trigger:
-    """Trigger output of the rig. A change takes effect with the next command.
+    """Output of the rig that triggers other data acquisition. A change takes effect with the next command.
 
     ``high`` can be true only if the output is ``wired``.
     """

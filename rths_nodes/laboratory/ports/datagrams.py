@@ -192,7 +192,7 @@ class FarLimits(NamedTuple):
     """Largest magnitude of command minus measured displacement."""
 
     def times(self, command: float, force: float) -> FarLimits:
-        """Return the limits in SI units. The datagram units are ``command`` (in m) and ``force`` (in N)."""
+        """Return the limits in SI units. ``command`` and ``force`` are the datagram units, in m and in N."""
         units = (command, command, command, force, command)
         return FarLimits(*(limit * unit for limit, unit in zip(self, units, strict=True)))
 

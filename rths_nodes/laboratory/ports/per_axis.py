@@ -45,7 +45,7 @@ class Links(Protocol):
         ...
 
     def lost(self, axes: Sequence[str], sample: int) -> str:
-        """Return why Measurement ``sample`` of ``axes`` is lost, or an empty string while it can still arrive."""
+        """Return the reason for the loss of Measurement ``sample`` of ``axes``; empty if it can still arrive."""
         ...
 
 

@@ -92,7 +92,7 @@ class Transport(Protocol):
     def open(self) -> None: ...
 
     def settle(self) -> None:
-        """After this call, accept only datagrams from the last sender."""
+        """Accept only datagrams from the last sender after this call."""
 
     def send(self, data: bytes) -> None:
         """Send one datagram without waiting. A datagram that cannot be sent is lost."""
@@ -246,7 +246,7 @@ class SentCommands:
 
     @property
     def unreported(self) -> Array:
-        """Last Command, in units of the port, for a missing state; NaN for axes in force mode."""
+        """Applied command of a missing state: last Command, in units of the port; NaN for axes in force mode."""
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
@@ -459,7 +459,7 @@ class SessionPort(WarningPort):
         self.heartbeat = command.sample
 
     def drop_heartbeat(self) -> None:
-        """Stop sending commands, so that the receiver stops the rig. In lockstep, request the stop."""
+        """Stop sending commands, so that the receiver stops the rig. In lockstep, request the stop first."""
         if self.in_lockstep:
             self.safe()
         self._dropped = True
@@ -774,7 +774,7 @@ def _wider_loads(port: SessionPort, answer: Answer) -> list[str]:
 
 
 def _wider(path: str, limits: Sequence[tuple[str, str, float, float]]) -> list[str]:
-    """Return messages for ``limits`` (name, unit, declared, receiver's) that are wider in the receiver."""
+    """Return a message for each of ``limits`` (name, unit, declared, receiver's) that is wider in the receiver."""
     return [
         f"{path}.{key} = {ours:.6g} {unit}: the receiver allows {there:.6g} {unit}. Lower the limit of the "
         "receiver"

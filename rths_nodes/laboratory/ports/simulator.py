@@ -62,12 +62,12 @@ WALK, REST = 1.0, 1.0
 class Drive:
     """Moves the actuators of all axes according to the active commands.
 
-    ``dt`` is the period (s), and ``low_velocity`` the largest velocity at low pressure (m/s). Controller i moves
-    the actuator to which it is cabled to the position scale c_i + offset, for its active command c_i. A loop with
-    the static stiffness K_i reduces the position by z_i, where z_i' = (F / K_i - z_i) / T. F is the force of this
-    actuator, and T is ``SETTLING``. After a reversal, the command crosses the play before the actuator
-    moves. No actuator moves without pressure or with an open interlock. Raises ConfigError if two commands are
-    cabled to one actuator.
+    ``dt`` is the period (s), and ``low_velocity`` the largest velocity at low pressure (m/s). Controller i, with
+    the active command c_i, is cabled to one actuator and moves this actuator to the position scale c_i + offset.
+    A loop with the static stiffness K_i reduces the position by z_i, where z_i' = (F / K_i - z_i) / T. F is the
+    force of this actuator, and T is ``SETTLING``. After a reversal, the command crosses the play before the
+    actuator moves. No actuator moves without pressure or with an open interlock. Raises ConfigError if two
+    commands are cabled to one actuator.
     """
 
     def __init__(self, outputs: Mapping[str, Output], dt: float, low_velocity: float) -> None:
@@ -113,7 +113,7 @@ class Drive:
             yield self._rest + share * (self.start - self._rest)
 
     def led(self, command: Sequence[float], force: Sequence[float], hydraulics: int, stopped: bool) -> list[float]:
-        """Return the positions (m) to which all actuators move, for the ``command`` (m) and last ``force`` (N)."""
+        """Return the next positions (m) of all actuators for the active ``command`` (m) and last ``force`` (N)."""
         before, after = self._led, list(self._led)
         rows = zip(command, self._places, self._rows, strict=True)
         for i, (active, position, (scale, offset, compliance, play)) in enumerate(rows):
@@ -147,7 +147,7 @@ class Parts(NamedTuple):
 class Simulator(WarningPort):
     """Virtual rig with sensors: an actuator and a specimen per axis, or a ``rig`` with coupled axes.
 
-    The force loops of the virtual controller act after the transport delay, on the measured forces.
+    The force loops of the virtual controller use measured forces, and act after the transport delay.
     """
 
     @params

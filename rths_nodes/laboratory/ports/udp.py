@@ -17,7 +17,7 @@ from rths_nodes.laboratory.ports.session import MOST_AT_ONCE, SessionParams, Ses
 class UdpTransport(Transport):
     """Carries datagrams to and from ``address``:``port``.
 
-    Before :meth:`settle`, any port of ``address`` may answer. Afterwards, only the port of the answer is accepted.
+    Before :meth:`settle`, any port of ``address`` may answer; then only the port of the last answer may.
     """
 
     def __init__(self, address: str, port: int, local_port: int = 0) -> None:

@@ -269,7 +269,7 @@ class CorrectedPort(PortBefore):
         return self.corrected(self._port.read())
 
     def corrected(self, shown: Measurement) -> Measurement:
-        """Return ``shown`` with specimen forces. The load-cell forces become added channels."""
+        """Return ``shown`` with specimen forces instead of load-cell forces, which become added channels."""
         before = self._before or shown
         self._before = shown
         passed = self._dt * max(1, shown.sample - before.sample)

@@ -100,7 +100,7 @@ def _kernel(damper: Specimen) -> RigKernel:
 
 def coupled(onward: Callable[..., tuple[object, Array]], driven: bool) -> Callable[..., tuple[object, Shown]]:
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[object, Shown]:
-        """Advance the rig by one sample. The outputs after the forces are auxiliary channels."""
+        """Advance the rig by one sample. The outputs that follow the forces are auxiliary channels."""
         after, force = onward(k, s, command, float(auxiliary[0]) if driven else 0.0)
         n, m, _, _ = k[0]
         return after, (force[:m], force[m : 2 * m], force[2 * m : n], force[n:])

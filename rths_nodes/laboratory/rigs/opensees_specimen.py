@@ -102,7 +102,7 @@ class Specimen:
         model.command("analysis", ["Transient"])
 
     def stiffness(self) -> list[float]:
-        """Return the stiffness matrix (N/m) by columns. Column j holds the forces for motion of axis j alone.
+        """Return the stiffness matrix (N/m) by columns; column j has the forces per displacement of axis j alone.
 
         The call moves the model.
         """

@@ -152,7 +152,7 @@ class SlippingElastomeric(Specimen):
         exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=SHARPEST)
 
         def decay(self) -> Decay:
-            """Return a bound of the decay rates of relaxation and slip; slip makes the force decay to F_s."""
+            """Return upper bounds on the decay rates of relaxation and slip. Slip makes the force decay to F_s."""
             stiffness = self.stiffness + self.relaxing_stiffness
             return Decay(1.0 / self.relaxation_time, stiffness * self.exponent / self.slip_force)
 
@@ -184,7 +184,7 @@ def column_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
 def column_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
     """Return the rate of the largest excursion, m/s.
 
-    The integrated excursion is wrong by at most a sixth of the last step before the excursion decreases.
+    The error of the integrated excursion is at most a sixth of the last step before the excursion decreases.
     """
     excess = abs(x) - s[0]
     if excess < 0.0:

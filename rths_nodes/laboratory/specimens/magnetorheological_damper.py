@@ -112,7 +112,7 @@ class MagnetorheologicalDamper(Specimen):
                 )
 
         def decay(self) -> Decay:
-            """Return a bound of the decay rates of all states."""
+            """Return an upper bound on the decay rates of all states."""
             shape = self.beta + self.gamma
             largest = (self.slope / shape) ** (1.0 / self.exponent)
             voltages = (0.0, self.max_voltage)  # the ratios below are monotonic between these voltages

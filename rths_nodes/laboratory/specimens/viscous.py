@@ -21,8 +21,8 @@ def spring_force(k: tuple[float], s: tuple[()], x: float, v: float) -> float:
 class ComputedSpring(Specimen):
     """Force F = k d for the displacement d. F does not affect the actuator.
 
-    A test with this specimen shows only the control of the actuator. d is the true displacement of the simulated
-    actuator. In a laboratory, F includes the noise of the displacement sensor. To simulate it, set
+    A test with this specimen verifies only the actuator control. d is the true displacement of the simulated
+    actuator. In a laboratory, F includes the noise of the displacement sensor. To simulate this noise, set
     ``sensors.force_noise_rms`` to k times ``sensors.displacement_noise_rms``.
     """
 
@@ -170,7 +170,7 @@ class ReliefValveDamper(Specimen):
                 raise ConfigError(f"{path}.relief_damping = 0 N s/m: must be > 0 with a series_stiffness")
 
         def decay(self) -> Decay:
-            """Return a bound of the decay rate: high while the valve is open, and low while it is closed."""
+            """Return an upper bound on the decay rate, which is high while the valve is open, otherwise low."""
             if self.series_stiffness is None:
                 return Decay()
             slower = self.damping / self.relief_damping

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Acceleration series in text files: reader for columns, and units and numbers shared by all formats.
+"""Acceleration series in text files: reader for columns; units and parsing of numbers for all formats.
 
 Columns are time and acceleration, or acceleration alone. Values are separated by blanks, tabs, commas or
-semicolons, and follow a header and comment lines. A header is prose, ``KEY: value`` lines (ESM:
-``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``), comments, or titles of the columns (``time
-(ms), acc (g)``). Several spellings of a key are recognised. Other numbers, e.g. a number of points above the
-values or a time column in samples or ms, are refused unless the header states their meaning.
+semicolons, and follow the header. The header can contain prose, ``KEY: value`` lines (ESM:
+``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``), comments, and titles of the columns (``time
+(ms), acc (g)``). Several spellings of a key are recognised. A number of points above the values, or a time column
+in samples or ms, is refused unless the header states its meaning.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class FormatError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Accelerations ``(n,)`` from t = 0 in the file's unit.
+    """Accelerations ``(n,)`` in the unit of the file. The first value is at t = 0.
 
-    ``note`` can state the reason for a missing ``step`` (s).
+    If the file has no ``step`` (s), ``note`` can state the reason.
     """
 
     values: Array
@@ -76,7 +76,7 @@ def stated_unit(text: str, line: int | None = None) -> str:
 
 
 def is_other_unit(text: str) -> bool:
-    """Return whether the text is a unit of a quantity other than acceleration, such as ``cm/s`` or ``counts``."""
+    """Return whether ``text`` is a unit of a quantity other than acceleration, such as ``cm/s`` or ``counts``."""
     return canonical_unit(text) is None and bool(_OTHER_UNIT.fullmatch(text.strip().strip(".").lower()))
 
 
@@ -108,7 +108,7 @@ def positive_step(word: str, line: int, unit: str = "s") -> float:
 def whole(word: str, line: int, noun: str, most: int) -> int:
     """Return ``word`` as a whole number from 1 to ``most``.
 
-    Raises FormatError, which names the ``noun``, for any other text.
+    Raises FormatError for any other text. ``noun`` names the counted objects in the message.
     """
     if not (word.isascii() and word.isdigit()):
         raise FormatError(f"line {line}: {word!r} is not a valid number of {noun}")
@@ -258,7 +258,7 @@ def _is_table_of_whole_numbers(rows: Rows) -> bool:
 
 
 def _check_header_end(header: Header) -> None:
-    """Refuse a number with a unit directly above the values, because the line could be a row or a header."""
+    """Refuse a header that ends in a number with a unit, because this line could be a row of values."""
     for line_number, line in header[-1:]:
         cells = _cells(line)
         if 2 <= len(cells) <= 4 and is_plain(cells[0]) and not any(map(_PROSE.search, cells)):
@@ -312,7 +312,7 @@ def _rows_hint(rows: Rows, header: Header) -> str:
 
 
 def _check_first(rows: Rows) -> None:
-    """Refuse a number of points or a step above the values, which would be read as accelerations."""
+    """Refuse a number of points or a step at the top of ``rows``, because it would be read as an acceleration."""
     for index in range(min(HEADER_ROWS, len(rows))):
         line, cells = rows[index]
         if not cells[0].isdigit() or (count := int(cells[0])) < FEWEST_COUNTED:
@@ -333,7 +333,7 @@ def _check_first(rows: Rows) -> None:
 
 
 def _check_first_step(rows: Rows) -> None:
-    """Refuse a first value of 1 / n, probably a step in s, with another number of decimals than the others."""
+    """Refuse a first value of 1 / n whose number of decimals differs from the others: probably a step, s."""
     line, cells = rows[0]
     if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):
         return
@@ -437,9 +437,9 @@ _INDEX = re.compile(
 
 
 def _agreed(header: Header, quantity: str, unit: str, *keys: tuple[re.Pattern[str], Read]) -> float | None:
-    """Return the value that the header states after one or more ``keys``, or None.
+    """Return the value that follows the ``keys`` in the header, or None if the header has none of the keys.
 
-    Raises FormatError if a value is unreadable, or if two values differ.
+    Raises FormatError if a value is unreadable or contradicts another value.
     """
     values = [
         (line_number, read(value[1], match["unit"] or value[2], line_number))

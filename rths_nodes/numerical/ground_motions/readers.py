@@ -10,11 +10,11 @@ line. ``columns.py`` reads columns of text. These formats state their number of 
 - CSMIP: ``15200 points of accel data equally spaced at  .005 sec, in cm/sec2. (8f10.6)``; the older
   ``160 POINTS OF ACCEL DATA EQUALLY SPACED AT  .020 SEC.  (UNITS: CM/SEC/SEC)`` states no columns.
 
-A file with an unreadable start line is refused, because another channel would otherwise be read.
+If the line above a block of numbers is unreadable, the file is refused, because another block could be read.
 
-Seismological formats are read by obspy if it is installed (``pip install obspy``). The format selects obspy's
-reader, because obspy's format detection unpickles files that resemble pickles of obspy. Values are raw counts
-unless calibrated: SAC and miniSEED need the parameter ``unit``.
+Seismological formats are read by obspy if it is installed (``pip install obspy``). This module detects the format,
+because obspy's own detection unpickles files that resemble pickles of obspy. SAC and miniSEED files need the
+parameter ``unit``; their values are raw counts unless calibrated.
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ def _step(line: str, number: int) -> float:
 
 
 def _real_header_step(lines: Sequence[str]) -> float | None:
-    """Return the step of the series from its channel's real header, s; None if the step is not stated (-999)."""
+    """Return the step (s) in the real header of the last channel in ``lines``; None if not stated (-999)."""
     first = max((index for index, line in enumerate(lines) if _END.match(line)), default=-1) + 1
     places = [n for n in range(first, len(lines)) if _REAL_HEADER.match(lines[n])]
     if not places:
@@ -433,7 +433,7 @@ def _knet(trace: Trace, values: Array) -> Array:
 
 
 def _waveform_unit(trace: Trace, data: bytes) -> str | None:
-    """Return the unit of calibrated accelerations, or None. Only SLIST and TSPAIR state the unit."""
+    """Return the unit of calibrated accelerations, or None. Only the formats SLIST and TSPAIR state it."""
     stats, unit = trace.stats, None
     if "ascii" in stats:
         if stated := _SAMPLES.search(data):

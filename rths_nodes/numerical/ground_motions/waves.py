@@ -434,7 +434,7 @@ class Cycles(Smooth):
         )
 
     def _path(self, times: Array) -> Triple:
-        """Return the time along the cycles (s), the fraction of full speed, and its derivative (1/s)."""
+        """Return the time within the cycles, s, which passes slowly at both ends, and its two derivatives."""
         ease, length = self._p.ease, self._ends[-1]
         if not ease:
             return times.clip(0.0, length), np.ones(times.shape), np.zeros(times.shape)
@@ -455,7 +455,7 @@ def _integral(times: Array, length: float) -> Array:
 
 
 def periods(amplitudes: Array, velocity: float) -> Array:
-    """Return the periods (s) of sines with these amplitudes (m) and the largest velocity ``velocity`` (m/s)."""
+    """Return the periods (s) of sines with ``amplitudes`` (m) and the velocity amplitude ``velocity`` (m/s)."""
     return 2.0 * np.pi * amplitudes / velocity
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Equation of motion shared by the integrators (equilibrium, prediction, memory), and explicit integrators.
+"""Explicit integrators, and the kernel that integrators share to solve the equation of motion.
 
 M a + C v + r(x) + r_e = F (Chen & Ricles 2010, Eq. 1a), with the restoring force r, the measured force r_e and the
 external force F. The common kernel is
@@ -44,7 +44,7 @@ Step = Callable[..., tuple[object, Moved]]
 
 
 class Stepped(Integrator):
-    """Base of integrators defined by a kernel. Compiled code can continue from constants, state and excitation."""
+    """Base of integrators with a kernel. Compiled code can continue with the constants, state and excitation."""
 
     kernel: Kernel
     constants: Any
@@ -96,7 +96,7 @@ Prepared = tuple[object, OfMethod]
 
 
 class Constants(NamedTuple):
-    """Acceleration per load, damping, constants of the method and restoring force, and state at step 0."""
+    """Constants of the kernel: acceleration per load, damping, method, restoring force, and state at step 0."""
 
     per_load: Operand | Columns
     damping: Operand
@@ -126,7 +126,7 @@ def dynamics(
     accelerated: Callable[..., Vector],
 ) -> Step:
     def step(k: Constants, s: State, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
-        """Compute the exact acceleration, next displacement and velocity, and predicted acceleration."""
+        """Compute the exact acceleration at this step and the motion at the next, with predicted acceleration."""
         per_load, damping, of_advance, of_force, _ = k
         x, v, a, before, expected, r, load, _, memory = s
         if index == 0:  # earlier values are unknown: assume that they are constant
@@ -146,7 +146,7 @@ def solved(product: Callable[..., Vector]) -> Callable[..., Vector]:
     def accelerated(
         per_load: Operand, load: Vector, measured: Vector, a: Vector, expected: Vector, index: int
     ) -> Vector:
-        """Return the exact acceleration from equilibrium with the measured force."""
+        """Return the exact acceleration, for which inertia, ``load`` and ``measured`` force are in equilibrium."""
         return product(per_load, load - measured)
 
     return accelerated
@@ -172,7 +172,7 @@ class Columns:
 def by_columns(per_load: Columns, load: Array, measured: Array, a: Array, expected: Array, index: int) -> Array:
     """Return the exact acceleration of a large structure.
 
-    Each interface force that differs from its expected value adds a column to the predicted acceleration.
+    The predicted acceleration ``a`` is corrected for each interface force that differs from its expected value.
     """
     off = expected - measured
     forces = np.flatnonzero(off).tolist()
@@ -268,7 +268,7 @@ class Dynamics(Stepped):
         self.state, self.constants = (*rest, memory), self.constants._replace(force=renewed)
 
     def recalled(self, memory: Array) -> Sequence[object]:
-        """Return the state of a linear structure for ``memory`` and the first external force."""
+        """Return the kernel state with the vectors ``memory`` (see the class) and the first external force."""
         x, v, before, *of_method = [self._vectors.vector(part) for part in memory.reshape(len(self.memory), -1)]
         return standing(
             self._vectors, self._law, self.constants, x, v, before, tuple(of_method), self.excitation[0]
@@ -279,9 +279,9 @@ class Dynamics(Stepped):
         return np.concatenate([np.atleast_1d(part) for part in (x, v, before, *of_method)])
 
     def linearised(self) -> tuple[StepMatrices, ...]:
-        """Return the matrices of ``period`` steps, computed from unit values of ``memory`` and measured force.
+        """Return the step matrices of a linear structure, one set for each of ``period`` successive steps.
 
-        Raises ValueError if the external force covers less than two periods or is not zero.
+        Raises ValueError unless the external force is zero and covers at least two periods.
         """
         if len(self._external) <= 2 * self.period or self._external.any():
             raise ValueError(f"external force: must be zero for more than {2 * self.period} steps")
@@ -420,7 +420,7 @@ def _refuse_indefinite(name: str, mass: Matrix, damping: Matrix, stiffness: Matr
 
 
 def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> None:
-    """Raise ConfigError, which states a stable step, if the spectral radius ``growth(dt)`` exceeds 1."""
+    """Raise ConfigError if the spectral radius ``growth(dt)`` exceeds 1. The message states a stable step."""
 
     def stable(step: float) -> bool:
         return growth(step) <= 1.0 + GROWTH

@@ -263,6 +263,6 @@ class Fmu(Integrator):
 
 
 def _columns(names: list[str], dofs: Sequence[Seen]) -> list[NDArray[np.intp]]:
-    """Return the index in ``names`` of each displacement, velocity and acceleration; -1 if not an output."""
+    """Return the index in ``names`` of each displacement, velocity and acceleration; -1 for a missing output."""
     variables = [[getattr(dof, quantity) for dof in dofs] for quantity in QUANTITIES]
     return [np.array([-1 if name is None else names.index(name) for name in row]) for row in variables]

@@ -78,7 +78,7 @@ def rates(k: Rates, change: Array, v: Array, a: Array) -> tuple[Array, Array]:
 def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
     """Return the matrices of a step ``dt`` (s) that yield the displacement x_1.
 
-    The first ``(n, 3 n)`` multiplies (x_0, v_0, a_0), and the second ``(n, n)`` multiplies p_1 - f_0.
+    The first matrix ``(n, 3 n)`` multiplies (x_0, v_0, a_0); the second matrix ``(n, n)`` multiplies p_1 - f_0.
     """
     mass, damping = structure.mass, structure.damping
     dynamic = structure.stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass
@@ -88,7 +88,7 @@ def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
 
 
 class Direct(NamedTuple):
-    """Constants of a structure with full matrices.
+    """Constants of Newmark's method for a structure with full matrices.
 
     The matrices ``onward`` and ``accelerated`` ``(n, 4 n)`` multiply the vector of x, v, a and the net force, i.e.
     external minus measured force. ``onward`` yields the next displacement from the external force of the next
@@ -106,7 +106,7 @@ class Direct(NamedTuple):
 def direct_step(
     k: Direct, state: tuple[Array], measured: Vector, external: Loads, index: int
 ) -> tuple[tuple[Array], tuple[Array, ...]]:
-    """Perform a Newmark step. One product yields the displacement."""
+    """Perform a Newmark step, with a single matrix product for the displacement."""
     onward, accelerated, stiffness, of_rates, n, _ = k
     (flat,) = state
     vectors = flat.reshape(4, n)
@@ -130,7 +130,7 @@ def direct_step_of_one(
 
 
 class Large(NamedTuple):
-    """Constants of a sparse structure: multipliers and solver, degrees of freedom without mass, and dt (s)."""
+    """Constants for a sparse structure. ``without`` marks degrees of freedom without mass; ``dt`` is in s."""
 
     mass: Multiplier
     damping: Multiplier
@@ -303,7 +303,7 @@ class OfMethod(NamedTuple):
 
 def solving(product: Callable[..., Vector]) -> Callable[..., Vector]:
     def solved(k: Method, terms: Vector, measured: Vector, x: Vector, v: Vector) -> Vector:
-        """Return the acceleration at the end of the time step."""
+        """Return the acceleration at the end of the time step, for the ``measured`` force at ``x`` and ``v``."""
         inverse, _, tested_damping, _, stiffness, alpha, _, _, _, _, _ = k
         off = measured - product(stiffness, x) - product(tested_damping, v)
         return product(inverse, terms - (1.0 + alpha) * off)

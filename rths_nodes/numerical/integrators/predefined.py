@@ -167,7 +167,7 @@ class Predefined(Prescribed):
 
     @params
     class Params:
-        """Exactly one of ``history`` and ``displacement`` must be set. Other keys apply to a measured motion."""
+        """Exactly one of ``history`` and ``displacement`` must be set. Other keys are for a measured motion."""
 
         history: str | None = path(
             "file of a measured motion (columns of text, MATLAB, HDF5 or netCDF), or of a history from rths "

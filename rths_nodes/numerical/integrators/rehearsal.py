@@ -16,7 +16,7 @@ REHEARSAL_S, LOOK_S = 5.0, 0.002
 
 
 def rehearse(integrator: Integrator, steps: int, force: Callable[[], Array]) -> Array:
-    """Return the durations (s) of at most ``steps`` trial steps within ``REHEARSAL_S``.
+    """Run at most ``steps`` trial steps, for at most ``REHEARSAL_S`` seconds, and return their durations (s).
 
     ``force()`` returns the measured force ``(n_dof,)`` N. Raises ConfigError or IntegratorError if the model
     fails.

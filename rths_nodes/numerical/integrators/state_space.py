@@ -74,7 +74,7 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
     def step(
         k: Constants, s: OfFew, measured: Numbers, external: Array, index: int
     ) -> tuple[object, tuple[Sequence[float], ...]]:
-        """Perform a step. One product yields the motion, accelerations and restoring force."""
+        """Perform a step. One matrix product yields motion, accelerations and restoring force."""
         matrix, _, _ = k
         x, v, before, load = s
         if index == 0:  # earlier values are unknown: assume that they are constant
@@ -89,7 +89,7 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
 def by_floats(
     k: Constants, s: OfFew, measured: float, external: Sequence[float], index: int
 ) -> tuple[object, Moved]:
-    """Perform a step of one degree of freedom, with floats."""
+    """Perform a step of a structure with one degree of freedom, in floats."""
     matrix, _, _ = k
     (x,), (v,), (before,), (load,) = s
     if index == 0:
@@ -115,7 +115,7 @@ def by_arrays(k: Constants, s: tuple[Array], measured: Array, external: Array, i
 
 
 def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: bool) -> Constants:
-    """Return the constants for step ``matrices``. The measured force is ``extrapolated`` or held over the step."""
+    """Return the constants for step ``matrices``. The measured force is held over a step, or ``extrapolated``."""
     phi, before, now = matrices
     n = len(phi) // 2
     slope = now if extrapolated else np.zeros_like(now)

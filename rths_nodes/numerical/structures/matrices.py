@@ -52,8 +52,8 @@ class Partition:
     ) -> None:
         """Subtract the part under test from the whole structure.
 
-        ``total`` is mass and stiffness of the whole structure. ``tested`` is mass, damping and stiffness under
-        test. Raises ConfigError if the numerical part is not a valid structure.
+        ``total`` holds the mass and stiffness of the whole structure, and ``tested`` the mass, damping and
+        stiffness under test. Raises ConfigError if the numerical part is not a valid structure.
         """
         mass, stiffness = total
         self.experimental_mass, self.experimental_damping, self.experimental_stiffness = tested
@@ -302,7 +302,7 @@ def _to_si(params: Matrices.Params, n: int) -> Matrix:
 
 
 def _turned(params: Matrices.Params, n: int) -> NDArray[np.bool_]:
-    """Return a mask ``(n,)`` that is true for each degree of freedom that is a rotation."""
+    """Return a mask ``(n,)`` that is true for rotational degrees of freedom."""
     if params.node:
         return np.resize([direction.startswith("r") for direction in params.node], n)
     turned, numbers = np.zeros(n, bool), np.array(params.rotations or ())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restoring forces of the numerical substructure: on a mass, or of a story as a function of its drift.
+"""Restoring forces of the numerical substructure, on a mass or in a story (as a function of the story drift).
 
 A restoring force is defined by a kernel, and an object holds its state:
 
@@ -11,9 +11,9 @@ the new state after a trial displacement.
 
 A bilinear force is an elastic spring in parallel with a yielding spring (Prager), exact for any path. Unloading is
 elastic over twice the yield force (Masing). Bouc-Wen hysteresis follows Wen 1980 and Chen & Ricles 2010, Eqs. 13
-and 14. With loss of strength and stiffness (Baber & Wen 1981), this is BoucWen of OpenSees with other units of z
-and energy. In OpenSees z is x_y z, gamma and beta are divided by x_y^q, deltaNu and deltaEta are divided by (1 -
-eta) k x_y^2, and deltaA is 0.
+and 14. With loss of strength and stiffness (Baber & Wen 1981), the force equals BoucWen of OpenSees, whose z and
+energy have other units. In OpenSees z is x_y z, gamma and beta are divided by x_y^q, deltaNu and deltaEta are
+divided by (1 - eta) k x_y^2, and deltaA is 0.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def elastic_stiffness() -> Field:
 
 
 class OfComponent(Lawful):
-    """A restoring force with a ``KERNEL``, for one degree of freedom or for each degree of freedom separately."""
+    """Base of restoring forces with a ``KERNEL``, which act on one degree of freedom, or on each independently."""
 
     Params: ClassVar[type]
     KERNEL: ClassVar[Kernel]
@@ -133,7 +133,7 @@ def law_of(force: StructuralForce) -> Law:
 
 
 def _by_copies(k: None, s: StructuralForce, x: Vector) -> tuple[StructuralForce, Vector]:
-    """Advance a copy of a user-defined force. Its method ``force`` must not change the memory in place."""
+    """Advance a copy of a user-defined force, whose method ``force`` must not modify attributes in place."""
     moved = copy.copy(s)
     r = moved.force(np.array([x]) if isinstance(x, float) else x)
     return moved, float(r[0]) if isinstance(x, float) else r
@@ -196,7 +196,7 @@ Prager = tuple[float, float, float]
 
 
 def bilinear_force(k: Prager, state: Pair, x: float) -> tuple[Pair, float]:
-    """Return the state and the bilinear force (N) at ``x`` (m)."""
+    """Return the new state and the bilinear force (N) at ``x`` (m)."""
     elastic, plastic, limit = k
     before, s = state
     s += plastic * (x - before)
@@ -249,7 +249,7 @@ INCREMENTS = 10.0
 
 
 class Hysteresis(NamedTuple):
-    """Constants of the force. ``longest`` is the longest move (m) for which ``INCREMENTS`` suffice."""
+    """Constants of the Bouc-Wen force. ``longest`` is the longest move (m) for which ``INCREMENTS`` suffice."""
 
     elastic: float  # stiffness eta k, N/m
     hysteretic: float  # force (1 - eta) k x_y, N
@@ -278,7 +278,7 @@ def bouc_wen_constants(p: AnyParams) -> Hysteresis:
 
 
 def bouc_wen_force(k: Hysteresis, s: Pair, x: float) -> tuple[Pair, float]:
-    """Return the state and the Bouc-Wen force (N), Eq. (13), at ``x`` (m)."""
+    """Return the new state and the Bouc-Wen force (N), Eq. (13), at ``x`` (m)."""
     elastic, hysteretic, bend, beta, gamma, exponent, longest, decay, settling = k
     before, z = s
     move = x - before
@@ -299,7 +299,7 @@ def bouc_wen_force(k: Hysteresis, s: Pair, x: float) -> tuple[Pair, float]:
 
 
 def powered(z: float, h: float, left: float, move: float, beta: float, gamma: float, exponent: float) -> float:
-    """Return z after ``left`` increments ``h`` (in yield displacements) in the direction of ``move``, by RK4."""
+    """Integrate z by RK4 over ``left`` increments ``h`` (in yield displacements) with the sign of ``move``."""
     half, sixth = 0.5 * h, h / 6.0
     while left > 0.0:
         k1 = bouc_wen_slope(z, move, beta, gamma, exponent)
@@ -312,7 +312,7 @@ def powered(z: float, h: float, left: float, move: float, beta: float, gamma: fl
 
 
 def squared(z: float, h: float, left: float, up: float, down: float) -> float:
-    """Compute ``powered`` faster for exponent 2. The factor of z^2 is ``up`` for z > 0 and ``down`` for z < 0."""
+    """Integrate z like ``powered``, for exponent 2. The factor of z^2 is ``up`` if z > 0 and ``down`` if z < 0."""
     half, sixth = 0.5 * h, h / 6.0
     while left > 0.0:
         k1 = 1.0 - (up if z > 0.0 else down) * z * z
@@ -396,7 +396,7 @@ def degrading_constants(p: AnyParams) -> Degradation:
 
 
 def degraded_slope(k: Degradation, z: float, e: float, move: float) -> float:
-    """Return dz/dx times the yield displacement, with degradation."""
+    """Return the slope dz/dx of the degrading force, multiplied by the yield displacement."""
     _, _, _, weaker, softer, beta, gamma, exponent, _ = k
     nu = 1.0 + weaker * e
     return bouc_wen_slope(z, move, nu * beta, nu * gamma, exponent) / (1.0 + softer * e)
@@ -409,7 +409,7 @@ def degraded_limit(k: Degradation, e: float) -> float:
 
 
 def degrading_force(k: Degradation, s: Triple, x: float) -> tuple[Triple, float]:
-    """Return the state and the degrading Bouc-Wen force (N) at ``x`` (m)."""
+    """Return the new state and the degrading Bouc-Wen force (N) at ``x`` (m)."""
     elastic, hysteretic, bend, weaker, softer, _, _, exponent, decay = k
     before, z, e = s
     move = x - before

@@ -55,7 +55,7 @@ OfSeveral = Callable[..., tuple[object, Array]]
 
 
 def with_only_story(other: OfOne, law: OfOne) -> OfOne:
-    """Return the kernel that adds the force ``law`` of the only story to the force ``other``."""
+    """Return a kernel for a single story, which adds the story's force ``law`` to the force ``other``."""
 
     def force(k: Parts, s: tuple[object, object], x: float) -> tuple[object, float]:
         _, of_other, of_law = k
@@ -92,7 +92,7 @@ class StoryForces(Lawful):
     """
 
     def __init__(self, linear: Array, stories: Mapping[int, RestoringForce]) -> None:
-        """Add ``stories`` by index from 0 to ``linear`` ``(n_dof, n_dof)``, the other stories' stiffness, N/m."""
+        """Add forces of ``stories``, by index from 0, to the force of the stiffness ``linear`` ``(n, n)``, N/m."""
         law = LinearRestoringForce(linear).law
         for story, restoring_force in stories.items():
             one = law_of(restoring_force)

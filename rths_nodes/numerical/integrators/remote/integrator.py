@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A numerical substructure in OpenSees, or in another client of the same protocol. The client drives the rig.
 
-The client sends a greeting, then vectors of little-endian doubles that begin with the action. The greeting is
-eleven int32. Five are the numbers of displacements, velocities, accelerations, forces and times that the client
-sends. Five are the numbers that it requests. The last is the length of every vector.
+The client sends a greeting of eleven int32, then vectors of little-endian doubles that begin with the action. The
+first five int32 count the displacements, velocities, accelerations, forces and times that the client sends. The
+next five count the same quantities that it requests. The last int32 is the length of every vector.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Request(NamedTuple):
 
 
 def vector_length(greeting: bytes, n: int) -> int:
-    """Return the length of a client's vectors.
+    """Return the length of the client's vectors, in doubles.
 
     Raises IntegratorError if ``greeting`` does not match ``n`` degrees of freedom.
     """
@@ -239,13 +239,13 @@ LONGEST_TALK = 10_000
 
 
 class Conversation:
-    """Answers the client's requests. ``matrices`` contains the matrix of the part under test for each action.
+    """Answers the client's requests. ``matrices`` maps actions to matrices of the part under test.
 
     After its static steps the client makes ``steps`` steps of ``iterations * dt`` s, with a Target per iteration.
     Until the end of the static stage, forces follow from the declared stiffness and the rig does not move. In the
-    dynamic stage, a request for the force of a new trial response sets ``due`` to its displacement ``(n,)``.
-    ``due`` is in m, relative to the end of the static stage, or None. The rig moves to ``due``, and :meth:`force`
-    returns the answer.
+    dynamic stage, a request for the force of a new trial response sets ``due`` to the displacement ``(n,)`` of the
+    response, in m, relative to the end of the static stage. Otherwise ``due`` is None. The rig moves to ``due``,
+    and :meth:`force` returns the answer.
 
     New trial responses are recognised by time and displacement. Integrators request forces at t + dt or at
     t + alpha_F dt; some repeat requests or begin at t. ``offset`` (m) and ``static_force`` (N) are displacement
@@ -482,7 +482,7 @@ class Served(Integrator):
         log.info("waiting for a client on %s", self._connection.endpoint)
 
     def missing(self) -> str:
-        """Answer the client. Return a description of the awaited message; empty after the first displacement.
+        """Answer requests, and return a description of the awaited message; empty after the first displacement.
 
         Raises ConfigError, before the rig moves, if the client does not connect or violates the protocol.
         """
@@ -560,7 +560,7 @@ class Served(Integrator):
             log.info("%s", error)
 
     def numbers(self) -> Data:
-        """Return the client's number of steps, and displacement (m) and force (N) of its static stage."""
+        """Return the client's number of steps, and displacement (m) and force (N) after its static stage."""
         talk = self.talk
         static = {"displacement": talk.offset.tolist(), "force": talk.static_force.tolist()}
         return {"client_steps": talk.steps, "static_stage": static}

@@ -48,7 +48,7 @@ class Analysis:
 
 
 def by_node(nodes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return the nodes and degrees of freedom in the element's order, and the index of each pair in that order."""
+    """Return the pairs (node, degree of freedom) in the element's order, and the new index of each input pair."""
     first = {node: index for index, (node, _) in reversed(list(enumerate(nodes)))}
     wire = sorted(nodes, key=lambda pair: first[pair[0]])
     return wire, [wire.index(pair) for pair in nodes]
