@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only folder that may import rclpy, launch, or rths_nodes.msg."""
+"""Nodes, hosts and ports that use ROS 2. Only this package may import rclpy, launch or rths_nodes.msg."""

@@ -224,7 +224,7 @@ class NodeLocation:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Publisher or subscription. If it is ``awaited``, the test waits for its ``partners`` (full names)."""
+    """Publisher or subscription. If ``awaited`` is true, the test waits for its ``partners`` (full names)."""
 
     key: str
     row: Topic

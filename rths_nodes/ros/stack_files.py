@@ -48,7 +48,7 @@ def of_rig(namespace: str, axes: Sequence[str] = ()) -> dict[str, str]:
 
 
 def rosbag2_qos(namespace: str, best_effort: bool = False) -> str:
-    """Return YAML text with the QoS of each topic for ``ros2 bag record``, which by default keeps 10 messages."""
+    """Return YAML text with the QoS of each topic, so that ``ros2 bag record`` keeps all messages, not 10."""
     rows = [*names.TOPICS.values(), *names.OPERATOR_TOPICS.values()]
     overrides = {_under(namespace, row.name): _listening(row, best_effort) for row in rows if row.publishers}
     overrides[names.DIAGNOSTICS.name] = _listening(names.DIAGNOSTICS, best_effort)

@@ -90,9 +90,10 @@ def run(
     separate: Sequence[str] = (),
     port: Port | None = None,
 ) -> Result:
-    """Run a test, and return its result. Nodes whose role is in ``separate`` run in their own processes.
+    """Run a test and return its result. Each node whose role is in ``separate`` runs in its own process.
 
-    The test stops once ``interrupted()`` is true. Raises ConfigError if a node cannot be configured.
+    The test stops once ``interrupted()`` returns true. ``port`` replaces the port of the scenario. Raises
+    ConfigError if a node cannot be configured.
     """
     beside = [description for description in descriptions if description.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
@@ -226,7 +227,7 @@ class ComposedTest:
             self.add(names.AXIS, open_writer, context, cli_args=in_namespace(f"{self.rig.location.rig}/{axis}"))
 
     def main(self, context: Context) -> int:
-        """Run the nodes, and return the exit code of this process."""
+        """Run the nodes and return the exit code of this process."""
         for node in self.nodes:
             start_if_wanted(node)
             if node.phase.gone:
@@ -247,8 +248,7 @@ class ComposedTest:
     def _prepare(self) -> None:
         """Start real-time scheduling once, after discovery.
 
-        During discovery, threads busy-wait for locks that processes share. With real-time priority they may wait
-        forever.
+        During discovery, threads busy-wait for shared locks. At real-time priority, the wait may never end.
         """
         if self._prepared or self.rig.settings.lockstep:
             return
@@ -267,7 +267,7 @@ FLUSHED_S = 10.0
 
 
 def run_process(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
-    """Run the node ``role``, or the nodes of a ``rig``, with ROS ``arguments``, then exit with an ExitCode."""
+    """Run the node ``role``, or for role ``rig`` the nodes in ``arguments``, then exit with an ExitCode."""
     hosted: HostedNode | ComposedTest = ComposedTest() if role == names.RIG else HostedNode()
     asked: list[int] = []
 
@@ -344,7 +344,7 @@ class HostedNode:
         self.nodes.append(make_node(role, open_writer, context, own_process=True, **called))
 
     def main(self, context: Context) -> int:
-        """Run the node. Return 0 after a report to launch, otherwise the exit code of the test or of the node."""
+        """Run the node. Return 0 if launch has the report, otherwise the exit code of the test or of the node."""
         (node,) = self.nodes
         with self._leaving:
             self._leaving.callback(self._guard.disarm)

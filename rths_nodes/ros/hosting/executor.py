@@ -43,7 +43,7 @@ class SlackBudget:
         self._needed, self._remembered, self._now = 0.0, remembered, clock.monotonic_ns
 
     def decay(self) -> None:
-        """Reduce the estimate, so that a task that was slow once runs again."""
+        """Reduce the estimate, so that one slow execution does not block the task permanently."""
         self._needed *= self._remembered
 
     def fits(self, pacer: Pacer) -> bool:
@@ -60,8 +60,8 @@ class SlackBudget:
 def slack_user(node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> Callable[[Pacer, bool], None]:
     """Return a function that runs an observer in the slack before each tick, one sample at a time.
 
-    The second argument of this function is false if other work needs the slack. An observer that lags too far
-    handles two samples even if there is no slack.
+    The second argument of the returned function is false if other work needs the slack. An observer that lags too
+    far handles two samples even if there is no slack.
     """
     budgets = {heavy: SlackBudget(clock=clock) for heavy in (False, True)}
     behind = 0
@@ -106,7 +106,7 @@ class ServiceDesk:
         self._next_round = self._round_ends_by = 0
 
     def serve(self, pacer: Pacer | None = None) -> None:
-        """Begin or continue a round. With a ``pacer``, work only in the slack, unless the round is late."""
+        """Begin or continue a round. With a ``pacer``, work outside the slack only after ``SERVE_LATEST_NS``."""
         now = self._now()
         if pacer is None:
             for node in self._nodes:
@@ -418,7 +418,7 @@ class LoopExecutor:
             self._slept_at = ended
 
     def _wait_for_message(self, timeout: float) -> None:
-        """Sleep until a stream has a message, at most ``timeout`` s. Receive earlier messages first."""
+        """Sleep until a stream has a message, at most ``timeout`` s. The caller takes queued messages first."""
         opened = [node.topics.opened.get(key) for node in self._ring for key in node.awaited_streams]
         inboxes = [inbox for inbox in opened if inbox is not None]
         if not inboxes:

@@ -27,7 +27,7 @@ _SIGEV_THREAD = 2
 
 
 class ExitGuard:
-    """Terminates this process with an exit code, unless the guard is disarmed or armed again in time."""
+    """Terminates this process after a delay, unless the guard is disarmed or armed again before then."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None, use_errno=True)

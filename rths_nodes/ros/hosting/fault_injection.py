@@ -32,7 +32,7 @@ from rths_nodes.ros.transport.topics import Interposer, Send
 
 
 def interpose(node: RthsNode) -> Interposer:
-    """Return the layer that inserts the faults of ``node``. Raises ConfigError for impossible faults."""
+    """Return the layer that inserts the faults of ``node``. Raises ConfigError if a fault cannot be inserted."""
     settings = node.settings
     faults = [kinds.parse(text) for text in settings.faults]
     host = "processes" if node.own_process else "composed"
@@ -81,7 +81,7 @@ class _Faults(Interposer):
         return faulty
 
     def _faulty(self, inbox: Inbox, stream: FaultyStream[bytes], sent_at: Callable[[int], int]) -> SimpleNamespace:
-        """Return ``inbox`` with ``stream`` faults. ``sent_at(n)`` is the sample at which message n was sent."""
+        """Return ``inbox`` with the faults of ``stream`` applied. Message n was sent at sample ``sent_at(n)``."""
         newest, arrived = 0, deque[bytes]()
 
         def take() -> bytes | None:
@@ -101,7 +101,7 @@ class _Faults(Interposer):
         return SimpleNamespace(take=take, waited=lambda: 0)  # delays are not measured
 
     def _struck_inbox(self, inbox: Inbox | SimpleNamespace) -> SimpleNamespace:
-        """Return an inbox that applies each fault at its Measurement. It is empty while the node must not work."""
+        """Return an inbox that triggers faults at Measurements, and is empty while the node is dead or frozen."""
         held: bytes | None = None
 
         def take() -> bytes | None:
@@ -168,7 +168,7 @@ class _Faults(Interposer):
         )
 
     def _stand_still(self, seconds: float) -> None:
-        """Freeze the node. An actuator node only sleeps, because all other nodes wait for it."""
+        """Freeze the node for ``seconds``. The actuator node sleeps, because all other nodes wait for it."""
         if self._role == ACTUATOR:
             self._clock.sleep(seconds)
         else:

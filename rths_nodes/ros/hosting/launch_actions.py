@@ -87,7 +87,8 @@ def description(
 ) -> LaunchDescription:
     """Return a launch description with the arguments of a test and the entities from ``make(context)``.
 
-    ``composes`` adds the arguments ``composed`` and ``separate``. Invalid tests and unknown arguments are refused.
+    ``composes`` adds the arguments ``composed`` and ``separate``, and ``further`` adds others. ``defaults`` are
+    default values by name. Invalid tests and unknown arguments are refused.
     """
     declared = [
         *(
@@ -111,7 +112,7 @@ def description(
 
 
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
-    """Refuse unknown arguments if the command line names this file. An including file may declare more."""
+    """Raise ConfigError for unknown arguments if the launch file was started directly, not included."""
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the XML wrapper itself declares no arguments
     named = any(
@@ -144,8 +145,8 @@ def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
 class LaunchedTest:
     """Creates the launch actions for the nodes of a test, with one run id, and monitors the nodes until they exit.
 
-    Launch terminates all processes if a process exits with an error. Recorders such as rosbag2, which are not in
-    ``_peers``, are stopped after the last node. Raises ConfigError if the test cannot run as configured.
+    Launch terminates all processes if one fails. Recorders such as rosbag2, which are not nodes of the test, are
+    stopped after the last node. Raises ConfigError if the test cannot run as configured.
     """
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
@@ -423,7 +424,7 @@ def _value(option: offered.Option, text: str) -> Any:
 
 
 def _check_page_port(text: str) -> None:
-    """Raise ConfigError if the page cannot be served on port ``text``, so that no test runs without its page."""
+    """Raise ConfigError before the test begins if the page cannot be served on port ``text``."""
     if not text.isdecimal():
         raise ConfigError(f"page_port = {text!r}: must be a whole number from 0 to {LARGEST_PORT}")
     check_port(int(text), "page_port")
@@ -446,7 +447,7 @@ def check_rosbag2(directory: Path) -> None:
 
 
 def _typed(parameters: Mapping[str, object]) -> dict[str, ParameterValue]:
-    """Return parameters with explicit types, because launch would parse text such as 7e3 as a number."""
+    """Return ``parameters`` with explicit types, because launch would parse a string such as 7e3 as a number."""
     types: dict[str, object] = {
         name: list[type(value[0])] if isinstance(value, list) else type(value)  # type: ignore[misc]
         for name, value in parameters.items()

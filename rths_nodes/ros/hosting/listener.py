@@ -102,7 +102,7 @@ class RigListener(ThreadedNode):
         self._leaving.wait(TURN_S)
 
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
-        """Return status data, the next ``number`` to request, and the columns from ``number`` on, for one run."""
+        """Return the status of a run, the ``number`` for the next call, and the columns from ``number`` on."""
         with self._lock:
             age = time.monotonic() - self._seen if self._seen else None
             situation = self._told | {"namespace": self.namespace, "age": age, "events": list(self._events)}
@@ -113,7 +113,7 @@ class RigListener(ThreadedNode):
             return situation, last, list(columns)
 
     def note(self, status: Data) -> None:
-        """Store ``status``: the result of a stop (``stop``), or whether a stop is possible (``reaches``)."""
+        """Store an entry of ``status``: ``stop`` (result of a stop) or ``reaches`` (true if a stop would work)."""
         with self._lock:
             if "stop" in status:
                 self._event("stop", status["stop"])
@@ -210,7 +210,7 @@ def _numbers(values: Iterable[float]) -> list[float | None]:  # JSON has no NaN,
 
 
 class WatchListener(ThreadedNode):
-    """Receives states of procedure and rig. ``messages`` holds arrival time (monotonic, s), topic and message."""
+    """Receives states of procedure and rig. ``messages`` holds tuples (monotonic time in s, topic, message)."""
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(name, namespace.strip("/"), 1)

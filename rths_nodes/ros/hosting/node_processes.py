@@ -165,7 +165,7 @@ class Process:
 
     @property
     def handles_signals(self) -> bool:
-        """False while Python starts, because a signal would then end the process without a report."""
+        """True once the process handles SIGTERM. While Python starts, a signal would end it without a report."""
         with suppress(OSError):
             caught = Path(f"/proc/{self.popen.pid}/status").read_text(encoding="utf-8").partition("SigCgt:")[2]
             return bool(int(caught.split()[0], 16) & 1 << signal.SIGTERM - 1)
@@ -308,6 +308,6 @@ class Processes:
         return next((process for process in causes if process.report), ended).death
 
     def counted(self, reported: Iterable[str]) -> list[Process]:
-        """Return the processes whose exit codes count. Omit processes ended by the runner after their Summary."""
+        """Return the processes whose exit codes count. Omit ``reported`` nodes that the runner ended."""
         complete = {*reported} - {names.RECORDER}  # a terminated recorder leaves an incomplete recording
         return [process for process in self.running if not (process.ended_by_us and process.role in complete)]

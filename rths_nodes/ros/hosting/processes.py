@@ -62,7 +62,7 @@ class Result:
             self.reason = "; ".join(filter(None, (why, self.reason)))
 
     def judge(self, codes: Sequence[int]) -> None:
-        """Set the exit code of the test from the exit ``codes`` of its nodes. Add notes and any missing reason."""
+        """Set the exit code of the test from the ``codes`` of its nodes. Add notes, and the reason if missing."""
         code = outcomes.of_nodes(codes, self.state, self.interrupted)
         self.exit_code = outcomes.valid(code, self.late, self.sample)
         if self.exit_code is outcomes.ExitCode.FAILED and not self.reason:
@@ -111,7 +111,7 @@ LOOK_S = 0.01
 
 
 class Console(Node):
-    """Console of the runner: receives state, progress and results of the test that ``descriptions`` describe."""
+    """Console of the runner: receives state, progress and results of a test with the nodes ``descriptions``."""
 
     def __init__(self, context: Context, descriptions: Sequence[NodeDescription]) -> None:
         first = descriptions[0]
@@ -251,7 +251,7 @@ def exit_codes(
     idle: Callable[[], None],
     died: Sequence[Process] = (),
 ) -> list[int]:
-    """Wait until all processes have exited, complete ``result``, and return the exit codes that count."""
+    """Wait until all processes have exited. Complete ``result`` and return the exit codes that determine it."""
     if not (died or (result.begun and result.state in ENDED)):  # otherwise the nodes know the outcome
         processes.send(signal.SIGTERM)
     result.notes += processes.see_out(idle)

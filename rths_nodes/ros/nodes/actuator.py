@@ -94,7 +94,7 @@ class TopicLinks:
 
 
 def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
-    """Return a port that drives axis nodes. Raises ConfigError if nodes are missing, or must be shared."""
+    """Return a port that drives axis nodes. Raises ConfigError if any are missing or if axes must share one."""
     if set(axes) != set(scenario.axes):
         axis_nodes = ", ".join(map(axis_node, scenario.axes))
         raise ConfigError(f"peers: axis nodes of {', '.join(axes)}: must be all or none of {axis_nodes}")
@@ -194,7 +194,7 @@ class ActuatorNode(RthsNode):
         self._start.refuse(reason)
 
     def flush(self) -> None:
-        """Wait up to ``farewell`` s for the peers to leave if the test did not begin, then flush the topics."""
+        """Flush the topics. If the test did not begin, first wait up to ``farewell`` s for the peers to leave."""
         if self.own_process and self._start and self._start.farewell:
             peer_names = self.location.full_names(self._start.peers)
             wait_until_gone(self, peer_names, self._start.farewell, self.clock)
@@ -226,7 +226,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def slack(self) -> int | None:
-        """Time until the next tick, ns, or None in lockstep, at rest, or while the node waits for messages."""
+        """Time until the next tick, ns. None in lockstep, with the rig at rest, or while awaiting messages."""
         if self.pacer is None or not self.running:
             return None
         if self._follows:

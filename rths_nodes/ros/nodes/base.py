@@ -49,7 +49,7 @@ msg = importlib.import_module("rths_nodes.msg")
 
 
 def check_serialization(codec: Codec) -> None:
-    """Raise RuntimeError if middleware and ``codec`` serialize a message differently. Padding is not compared."""
+    """Raise RuntimeError if the middleware and ``codec`` serialize messages differently, except in padding."""
     n_dof, n_axes, n_state, n_auxiliary, n_inputs = codec.sizes
     numbers = itertools.count(0.1, 0.1)
 
@@ -131,7 +131,7 @@ IN_WORDS = (ComponentError, IntegratorError, PortError)
 class RthsNode(FewRequests, LifecycleNode):
     """Base of all nodes. Subclasses set ``role`` and implement ``build`` and ``work``.
 
-    ``build(assembly)`` makes the stage, or raises ConfigError. ``work(limit)`` handles at most ``limit`` samples
+    ``build(assembly)`` creates the stage, or raises ConfigError. ``work(limit)`` handles at most ``limit`` samples
     and returns True if there was work. ``outside`` holds external resources until cleanup. ``handshake``,
     ``diagnostics`` and ``interposer`` exist once the node is configured.
     """
@@ -347,7 +347,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.topics.flush()
 
     def safely(self, action: Callable[..., object], *arguments: object) -> object:
-        """Return the result of ``action``. On an error, bring the rig to rest, end as failed and return False."""
+        """Call ``action`` and return its result. On an error, stop the rig, end as failed and return False."""
         try:
             return action(*arguments)
         except Exception as error:
@@ -391,7 +391,7 @@ class RthsNode(FewRequests, LifecycleNode):
 
 
 def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
-    """Return the warm-up of the stage, which is disabled in lockstep, without substeps, or if ``external``."""
+    """Return the warm-up of the stage. It is disabled in lockstep, without substeps, or if ``external``."""
     per_step = node.scenario.samples_per_step
     gains = not (external or node.settings.lockstep) and per_step > 1
     return WarmUp(node.shared, node.measurements, twin_of(node.assembly) if gains else None, per_step)

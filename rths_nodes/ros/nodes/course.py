@@ -130,7 +130,7 @@ class RigContext:
 
 
 class LockstepWindow:
-    """Lets the rig run up to LOCKSTEP_WINDOW samples ahead of observers. Trips after waiting ``patience`` ns."""
+    """Keeps the rig within LOCKSTEP_WINDOW samples of the observers. Trips it after waiting ``patience`` ns."""
 
     def __init__(self, context: RigContext, observers: Sequence[str], patience: int) -> None:
         self._rig, self._times, self._topics = context.rig, context.times, context.topics
@@ -146,7 +146,7 @@ class LockstepWindow:
         """Do nothing, because ``follow`` polls when necessary."""
 
     def effective(self, sample: int) -> int:
-        """Return the sample of a trip: ``sample``, but at most LOCKSTEP_WINDOW samples ahead of the rig."""
+        """Return the sample at which a trip takes effect: ``sample``, but at most rig sample + LOCKSTEP_WINDOW."""
         return min(sample, self._rig.sample + LOCKSTEP_WINDOW)
 
     def follow(self) -> bool:
@@ -258,7 +258,7 @@ class TickGate:
 
     @property
     def deadline(self) -> int | None:
-        """Deadline of a missing Command, monotonic ns. None in lockstep, at sample 0, or if it has arrived."""
+        """Deadline of the next Command, monotonic ns. None in lockstep, at sample 0, or if it has arrived."""
         if self.command is not None or not self._rig.sample:
             return None
         return self._times.deadline
@@ -322,7 +322,7 @@ class TickGate:
 class StopRequests:
     """Receives stop requests to ``node``: its services ``stop`` and ``trip``, and messages on the topic ``trip``.
 
-    ``acts`` (hold, trip) stop the rig. The loop executes them through ``calls`` before a service responds.
+    ``acts`` (hold, trip) stop the rig. The loop executes acts through ``calls`` before a service responds.
     ``former`` is the inbox of ``FORMER_TRIP``. ``warn`` is called if a client uses the former name.
     """
 

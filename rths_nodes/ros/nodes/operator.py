@@ -65,7 +65,7 @@ class Drive(Protocol):
 
 
 class Session(Protocol):
-    """State and rig of a procedure, for the operator node."""
+    """Parts of a procedure that the operator node reads: state, scenario, record and drive of the rig."""
 
     state: State
     reason: str

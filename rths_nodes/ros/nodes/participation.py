@@ -164,7 +164,7 @@ datagram that announces the departure is lost."""
 
 
 class Shutdown:
-    """Ends the participation of a node. ``final()`` returns the last sample and the numbers of the Summary."""
+    """Ends the participation of a node. ``final()`` returns the last sample number and the results."""
 
     def __init__(
         self,
@@ -449,9 +449,9 @@ class Membership:
     ``join(mark)`` joins the other run, and raises ConfigError for an invalid mark. The other run must have the
     hash ``scenario_hash``, unless this is None. Once ``settled()`` is true, other runs are ignored.
 
-    Replayed messages have older stamps than messages of the actuator node. The node joins no active or ended test,
-    and ignores old messages, unless ``guard()`` is certain that the actuator node has sent the message. A message
-    that arrives before the name of its publisher is kept for :meth:`cleared`.
+    Replayed messages have older stamps than messages of the actuator node. Old messages, and active or
+    ended tests of other runs, are accepted only if ``guard()`` is certain of their sender. A message that arrives
+    before the name of its publisher is kept for :meth:`cleared`.
     """
 
     def __init__(

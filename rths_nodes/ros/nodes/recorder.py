@@ -308,7 +308,7 @@ class RecorderNode(RthsNode):
         self.phase.to(Phase.GONE)
 
     def surprise(self, error: Exception) -> None:
-        """Fail and release the rig, which must not wait for a failed recording."""
+        """Handle ``error``, and report the recording as done, so that the rig does not wait for it."""
         super().surprise(error)
         with suppress(Exception):  # the node may not be configured yet
             self._publish_done()

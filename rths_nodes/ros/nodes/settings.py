@@ -139,7 +139,7 @@ def _as_parameter(default: object) -> Any:
 
 
 class NodeSettings:
-    """ROS parameters of ``node``, read-only while ``frozen()`` is true. ``scenario`` may select ``built``."""
+    """ROS parameters of ``node``, read-only while ``frozen()`` is true. ``built`` is a loaded scenario."""
 
     def __init__(
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None

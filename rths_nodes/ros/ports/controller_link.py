@@ -110,7 +110,7 @@ class ControllerLink(middleware.ThreadedNode):
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def intruder(self) -> str:
-        """Return the problem if another program publishes or the controller is gone, otherwise an empty string."""
+        """Return a description of foreign publishers or of a missing controller, otherwise an empty string."""
         params, commands = self._params, self._commands
         if publishers := self._publishers(commands):
             return f"{_names(publishers)} also publishes on {commands}, but only one program may drive the rig"

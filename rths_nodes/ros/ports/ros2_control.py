@@ -104,7 +104,7 @@ def joint_sample(joints: Sequence[str], counter: str, message: JointState) -> Jo
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return the number of states per ``dt`` (s) from their ``stamps`` (s). Raises ConfigError if fractional."""
+    """Return the number of ``stamps`` (s) per period ``dt`` (s). Raises ConfigError if it is not an integer."""
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
         raise ConfigError("the stamps of the joint states do not increase, but must be the times of the states")
@@ -122,9 +122,9 @@ def states_per_sample(stamps: Sequence[float], dt: float) -> int:
 
 
 class SampleStream:
-    """Converts joint states of a test to samples by ``read``. Only the newest sample is used.
+    """Converts joint states of a test to samples with ``read``. Only the newest sample is used.
 
-    Answers to old samples would be a burst of commands. The rig would jump, because the controller has no queue.
+    Answering old samples too would send commands in a burst. The rig would jump, as the controller has no queue.
     Stamps determine the sample numbers, which begin at 0. A sample has ``per_sample`` states, ``period`` s apart.
     Deviations of up to 0.4 periods and clock drift are tolerated. ``slipped`` counts lost or unused samples.
     ``heard_at`` is the arrival time of the last new state, ns. ``ages`` holds the age of each sample on arrival.
@@ -141,7 +141,7 @@ class SampleStream:
         self.ages = Durations(TIMED)
 
     def number(self, stamp: float) -> tuple[bool, int | None]:
-        """Return True if the state is new, and the number of its sample (None if it is between two samples)."""
+        """Return whether the state is new, and the number of its sample (None for a state between samples)."""
         if self._last is None:
             self._last, self._expected = 0, stamp
             return True, 0
@@ -396,8 +396,8 @@ class Ros2ControlPort(OfPort, Readback):
     def write(self, command: Command) -> None:
         """Send the Command, or open the interlock if the first Command is too far from the position of the rig.
 
-        Commands of the safe stop are still sent if the interlock is open for another reason, unless no joint state
-        arrived before the first Command.
+        If the interlock is open for another reason, Commands of the safe stop are still sent. No Command is sent
+        if no joint state arrived before the first Command.
         """
         values = command.command.copy()
         if self._command is None:
@@ -432,8 +432,7 @@ class Ros2ControlPort(OfPort, Readback):
     def ready(self) -> bool:
         """Return True if an unused joint state has arrived.
 
-        If the interlock is open, also return True once the period of the sample has elapsed. The safe stop then
-        follows the clock of this computer.
+        If the interlock is open, also return True after one sample period, so that the safe stop can continue.
         """
         if self._found:
             return True

@@ -118,14 +118,14 @@ class PublisherGuard:
 
     @property
     def certain(self) -> bool:
-        """True if all messages come from peers, according to gids or because there are no other publishers."""
+        """True if gids, or the absence of other publishers, prove that all messages come from peers."""
         if not self._by_gid:
             self.look()
         return self._by_gid or not (self._others or self.nameless or self.count > len(self.speakers))
 
     @property
     def doubtful(self) -> int:
-        """Number of publishers if the guard is uncertain only because a name is missing, otherwise 0."""
+        """Number of publishers if a missing name is the only reason why the guard is not certain, otherwise 0."""
         return 0 if self._by_gid or self._others or not self.nameless else self.count
 
     def learn(self) -> None:
@@ -177,7 +177,7 @@ class PublisherGuard:
             self._kept.clear()
 
     def meet(self, gid: bytes, data: bytes) -> None:
-        """Decide on a message of an unknown publisher: accept it into ``waiting``, keep it, or drop it."""
+        """Handle a message of an unknown publisher: append it to ``waiting``, keep it until later, or drop it."""
         if not self.open or gid in self._dropped:
             self.drop(gid)
             return
@@ -337,7 +337,7 @@ class Inbox:
             self.line = None
 
     def take(self) -> bytes | None:
-        """Return the next message, or None if there is no message or after ``FOREIGN_A_TURN`` foreign messages."""
+        """Return the next message, or None if the inbox is empty or after ``FOREIGN_A_TURN`` foreign messages."""
         if self.by_hand:
             if not self._handed:
                 return None
@@ -405,8 +405,8 @@ class StreamPublisher:
 
     ``partners`` are the subscribing peers (full names), nodes of the loop first. ``neighbours`` are inboxes in
     this process, which receive every message directly. ``lines`` are the lines to other nodes of this machine, by
-    full name. The middleware receives messages only if ``has_topic_subscribers`` is true. If ``holds`` is true, it
-    receives messages only when :meth:`publish_held` is called.
+    full name. The middleware receives messages only if ``has_topic_subscribers`` is true. If ``holds`` is true,
+    messages for the middleware wait until :meth:`publish_held` is called.
     """
 
     def __init__(self, publisher: Publisher, partners: tuple[str, ...] = ()) -> None:
@@ -571,7 +571,7 @@ POLICIES: dict[str, tuple[str, ...]] = {
 
 
 def check_overrides(node: Node, location: names.NodeLocation, parameters: Mapping[str, object]) -> None:
-    """Raise ConfigError for invalid overrides of ``node``, and for remapped topics of the protocol."""
+    """Raise ConfigError for invalid QoS overrides of ``node``, and for remapped topics of the protocol."""
     rows = dict(_topics(node, location))
     topics = {node.resolve_topic_name(name): row for name, row in rows.items()}
     problems = Problems()

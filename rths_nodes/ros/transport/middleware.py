@@ -38,7 +38,7 @@ OURS_AND_THEIRS = ("ROS_", "RMW_", "RCUTILS_", "RCL_", "FASTDDS_", "FASTRTPS_")
 
 @cache
 def unused() -> bool:
-    """Return True if this process had no node at the first call. The first node reads the settings."""
+    """Return True if this process had no node at the first call. The first node fixes the middleware settings."""
     return not type_support_loaded()
 
 

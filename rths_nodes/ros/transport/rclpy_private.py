@@ -65,7 +65,7 @@ def publish_bytes(publisher: Publisher) -> Callable[[bytes], None]:
 
 
 def type_support_loaded() -> bool:
-    """Return True if this process has had a node. Each node loads the type of parameter events."""
+    """Return True if this process has had a node. Each node loads the type support of parameter events."""
     return type(ParameterEvent)._TYPE_SUPPORT is not None
 
 

@@ -202,7 +202,7 @@ class NodeTopics:
         return {key: outlet.sent for key, outlet in self._streams.items()}
 
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
-        """Pass streams directly within this process. If ``holds``, :meth:`publish_held` sends the other copies."""
+        """Pass streams directly to neighbours. If ``holds``, :meth:`publish_held` sends all other copies."""
         me = self._node.get_fully_qualified_name()
         inboxes = [inbox for other in neighbours_topics for inbox in other.opened.values()]
         for outlet in self._streams.values():
@@ -263,7 +263,7 @@ class NodeTopics:
         return ""
 
     def other_versions(self) -> str:
-        """Return the problem if a partner uses another version of a message, otherwise an empty string."""
+        """Return a description of partners with another version of a message, otherwise an empty string."""
         published = [(outlet.publisher.topic_name, outlet.partners) for outlet in self.outlets.values()]
         for topic, partners in (*published, *((guard.topic, guard.speakers) for guard in self.guards.values())):
             publishers = self._node.get_publishers_info_by_topic(topic)
@@ -375,7 +375,7 @@ AGAIN_NS = 50_000_000
 
 @dataclass(frozen=True)
 class Load:
-    """Capacity of a line: ``messages`` of at most ``size`` bytes. If ``holds``, topic subscribers may wait."""
+    """Capacity of a line: ``messages`` of at most ``size`` bytes. If ``holds``, messages on topics may be late."""
 
     messages: int
     size: int
@@ -548,7 +548,7 @@ def _socket() -> socket.socket:
 
 
 class Acceptor:
-    """Listens on ``address``, if there is no ``problem``. ``strangers`` counts refused connections by caller."""
+    """Accepts connections on ``address`` if there is no ``problem``. ``strangers`` counts refusals by caller."""
 
     def __init__(self, address: bytes, clock: Clock = SYSTEM_CLOCK) -> None:
         self._now = clock.monotonic_ns
