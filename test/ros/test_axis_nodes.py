@@ -337,7 +337,7 @@ def test_parameters_of_an_axis_node_are_used_and_recorded(tmp_path, different):
 def test_different_limits_of_an_axis_node_are_refused():
     result = run_with_parameter("axes.story_2.limits.force", 1e3)
     assert (result.outcome, result.exit_code) == ("refused", 2)
-    assert mentions(result.reason, "story_2/axis", "scenario")
+    assert mentions(result.reason, "story_2/axis", "scenarios")
 
 
 # One axis node after 20 Commands at constant velocity

@@ -131,7 +131,7 @@ def test_configured_node_refuses_changes_until_cleanup() -> None:
         ({"pace": "fast"}, ("pace", "fast", "lockstep", "realtime")),
         ({"peers": ["actuator", "nobody"]}, ("peers", "unknown", "nobody")),
         ({"peers": ["actuator", "monitor"]}, ("peers", "must contain compensator")),
-        ({"peers": ["actuator", "compensator", "actuator"]}, ("peers", "twice")),
+        ({"peers": ["actuator", "compensator", "actuator"]}, ("peers", "once")),
         ({"scenario": "no_such_test"}, ("no_such_test",)),
         ({"peer_timeout": math.nan}, ("peer_timeout", "nan", "finite", "s")),
         ({"compensator__alpha_es": 0.5}, ("alpha_es",)),

@@ -335,7 +335,7 @@ def test_embedded_host_refuses_port() -> None:
 
 
 def test_real_rig_needs_operator() -> None:
-    with pytest.raises(ConfigError, match=naming("port.stand_in", "simulator")):
+    with pytest.raises(ConfigError, match=naming("port.stand_in", "real")):
         hosts.run(NAME, slow("", "port.stand_in=false"), host="composed", pace="realtime")
 
 

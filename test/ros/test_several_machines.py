@@ -78,7 +78,7 @@ def test_different_scenario_on_second_machine_is_refused(two_machines: Any, tmp_
     )
     code, output = ended[ACTUATOR]
     assert code == 2, ended
-    assert mentions(output, "scenario", "actuator")
+    assert mentions(output, "scenarios", "actuator")
     for overrides in ([SHORT], [SHORT, change]):
         assert rths_nodes.load(NAME, overrides).whole_hash("monday") in output
     assert {ended[role][0] for role in MODEL} == {2}, ended
