@@ -177,7 +177,7 @@ def _as_before(data: object) -> object:
 
 
 def barred(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return the reasons that forbid motion, or an empty string. ``build`` is the receiver's, None if unknown."""
+    """Return the reasons that forbid motion, or an empty string. ``build`` is the receiver build, if known."""
     missing = "there is no RIG.commissioned.yaml next to the rig file"
     reasons = [missing] if result is None else _reasons(result, scenario, build, now)
     if not reasons:

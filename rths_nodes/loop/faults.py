@@ -448,7 +448,7 @@ class FaultyLoop(Loop):
 
     @property
     def _publishes(self) -> bool:
-        """True because :meth:`_command` refuses Commands beyond a limit before faults change them."""
+        """Always true, because :meth:`_command` refuses Commands beyond a limit before faults change them."""
         return True
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:

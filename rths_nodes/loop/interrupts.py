@@ -96,7 +96,7 @@ def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def raised_at_once() -> Iterator[Callable[[], None]]:
-    """Raise KeyboardInterrupt on a stop request, even an earlier one. The yielded function repeats a lost one."""
+    """Raise KeyboardInterrupt on a new or earlier stop request. The yielded function repeats a lost exception."""
     if _received and threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt
     asked = False

@@ -54,7 +54,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
 
 
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
-    """Return the names of an option by interface: ``everywhere`` for all, ``places`` for individual interfaces.
+    """Return the names of an option by interface. Names in ``places`` replace the common name ``everywhere``.
 
     ``places`` can also contain ``metavar``, and ``roles``: the nodes with this parameter, in one string.
     """

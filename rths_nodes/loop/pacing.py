@@ -38,8 +38,8 @@ which the loop sleeps even if this delays the next tick, ns."""
 class Pacer:
     """Waits for ticks at absolute times of the monotonic clock.
 
-    A missed tick delays the schedule by whole periods. ``missed`` counts the missed periods, ``slips`` the ticks
-    that came after missed periods. ``began`` (ns) is the time of the last tick.
+    A missed tick delays the schedule by whole periods. ``missed`` counts the missed periods, and
+    ``slips`` counts the ticks that came after missed periods. ``began`` (ns) is the time of the last tick.
     """
 
     def __init__(self, period: float, ticks: int, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -63,7 +63,7 @@ def moves(name: str) -> bool:
 
 @dataclass
 class AxisOffsets:
-    """Mean and rms scatter of displacement (m) and force (N) at rest, active ``command`` (m; NaN if unknown)."""
+    """Mean and rms scatter of displacement (m) and force (N) at rest, and active ``command`` (m; NaN: unknown)."""
 
     displacement: float
     displacement_scatter: float
@@ -342,7 +342,7 @@ REHEARSAL = " to its rehearsal"
 
 
 def largest(differences: Mapping[str, float]) -> float:
-    """Return the largest difference to the rehearsal, else to an earlier rung (0 without any, inf for NaN)."""
+    """Return the largest difference (0 if empty, inf for NaN), only to a rehearsal if there is a rehearsal."""
     of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
     return max(
         (math.inf if math.isnan(value) else value for value in of_rehearsal or differences.values()), default=0.0

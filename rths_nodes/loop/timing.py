@@ -158,7 +158,7 @@ def timing(
 
 @dataclass(frozen=True)
 class Exchange:
-    """Clock comparison by one request: t1 - t0 (``ahead``) and d (``round_trip``) of the module docstring, s."""
+    """One clock comparison: time from sending to receipt by the two clocks (``ahead``), and round trip, s."""
 
     ahead: float
     round_trip: float

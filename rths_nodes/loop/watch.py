@@ -6,8 +6,8 @@ the watcher, messages of the test and the watcher's clock, not on ROS or sockets
 pulse permanently. Time stamps are not compared, because clocks differ.
 
 A message received at t was measured between t - ``late`` and t. A sample of the watcher arrives up to ``delay``
-after its measurement. At some time between t - ``late`` and t + ``delay``, samples of the watcher must agree with
-all values of the message within the tolerances.
+after its measurement. Within the tolerances, samples of the watcher must agree with the complete message at some
+time between t - ``late`` and t + ``delay``.
 
 Criteria have no defaults. All times are bounded, so the pulse ends at most 50 ms after a limit is exceeded.
 """

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loop over kernels: the loop of ``embedded.py``, generated as one function for each kind of scenario."""
+"""Loop over kernels: generated functions, one for each kind of scenario, equivalent to ``embedded.py``."""

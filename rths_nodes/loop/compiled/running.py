@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of the loop over kernels, in C or in plain Python, which the embedded loop can take over.
+"""Runs of the loop over kernels, in C or in plain Python, with a handover to the embedded loop if necessary.
 
 The embedded loop takes over if a limit is violated, a number is not finite or a component raises an exception. It
 continues from an earlier sample (a handover), or repeats the test if no handover is possible. A repetition is
@@ -93,7 +93,7 @@ def is_table(value: tuple[object, ...]) -> bool:
 def in_arrays(value: object, tables: bool = False) -> Any:
     """Return ``value`` with lists of numbers converted to arrays, and other lists to tuples.
 
-    Long tables of tuples also become arrays if ``tables`` is true.
+    Tables of tuples with more than MANY rows also become arrays if ``tables`` is true.
     """
     if isinstance(value, tuple):
         if tables and is_table(value):
@@ -112,9 +112,9 @@ def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
 
 
 def way_of(parts: Parts) -> Way:
-    """Return the loop, compiled as C. If it cannot be compiled, return it in plain Python.
+    """Return the loop compiled as C, or in plain Python if the loop cannot be compiled.
 
-    ``notes`` contains the reason in this case. Notes that this process has already reported are omitted.
+    The field ``notes`` contains the reason for plain Python. Notes already reported by this process are omitted.
     """
     kernels = tuple((name, identity(kernel)) for name, kernel in parts.kernels.items())
     values = values_of(arguments_of(parts), parts)
@@ -479,7 +479,7 @@ class Histories:
         self._all_shown = np.full((self._shown.shape[1], samples), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Data) -> bool:
-        """Store the chunk from ``begin`` to ``end``.
+        """Store the chunk from ``begin`` to ``end``, with ``steps`` integration steps and the final ``states``.
 
         Return False if the embedded loop must check a limit of the monitor or a sensor, otherwise True.
         """

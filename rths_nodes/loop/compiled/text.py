@@ -71,7 +71,7 @@ def laws(kind: Kind) -> int:
 
 
 def told(kind: Kind) -> list[tuple[int, int, int]]:
-    """Return tuples (reporting function, law, number of values) in the order of the compensator's state."""
+    """Return (reporting function, law, number of values) of each report, in order of the compensator's state."""
     return [(which, law, count) for which, count in enumerate(kind.shown) for law in range(laws(kind))]
 
 

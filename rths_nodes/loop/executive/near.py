@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Port ``udp`` of the executive, written in C (``near.c``): source text, session parameters, and report checks."""
+"""Port ``udp`` of the executive, in C (``near.c``): source text, session parameters, and checks of reports."""
 
 from __future__ import annotations
 

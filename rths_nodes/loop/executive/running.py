@@ -273,7 +273,7 @@ class ExecutiveLoop:
             yield
 
     def _start(self, leaving: ExitStack) -> int:
-        """Start the program. Return the write end of a pipe for signal numbers, to be closed by ``leaving``."""
+        """Start the program. Return the write end of a pipe for signal numbers, which ``leaving`` closes."""
         theirs, ours = os.pipe()
         leaving.callback(os.close, ours)
         os.set_blocking(ours, False)
@@ -484,7 +484,7 @@ Links = tuple[list[tuple[int, int]], list[tuple[int, object]], list[tuple[int, i
 
 
 def links_of(states: Value, new: Value, arrays: Sequence[Table]) -> Links:
-    """Return the links from the resulting states ``new`` to the arguments ``states`` of a call with ``arrays``."""
+    """Return the links that copy the resulting states ``new`` to the arguments ``states`` of the next call."""
     links: Links = [], [], []
     copies, fixed, moves = links
     for old, now in zip(leaves(states), leaves(new), strict=True):
@@ -513,7 +513,7 @@ class Memory:
         self.descriptor = -1
 
     def add(self, content: bytes, length: int = 0) -> int:
-        """Reserve memory for ``content``, and at least ``length`` words. Return the offset."""
+        """Reserve memory for ``content``, at least ``length`` words. Return its offset, words."""
         offset = self._words
         self._parts.append((offset, content))
         self._words += max(-(-len(content) // WORD), length)

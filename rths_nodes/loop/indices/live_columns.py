@@ -22,7 +22,7 @@ PER_CURVE = 4
 
 
 def units(of_force: bool) -> tuple[str, ...]:
-    """Return the units of :data:`OF_AXIS`. Targets, commands and errors of a force axis are in N."""
+    """Return the units of the curves :data:`OF_AXIS`. Targets, commands and errors are in N if ``of_force``."""
     aim = "N" if of_force else "m"
     return aim, aim, "m", "N", aim, "" if of_force else "m^2"
 
@@ -36,7 +36,7 @@ def curve_units(axes: Mapping[str, Limits]) -> list[str]:
 
 
 def curve_limits(axes: Mapping[str, Limits]) -> Iterator[tuple[str, str, float]]:
-    """Yield (curve, limit, bound) for each limit on the values of a curve, without limits on rates and levels."""
+    """Yield (curve, limit, bound) for each limit on the values of a curve. Rate limits and levels are omitted."""
     for name, limits in axes.items():
         yield f"{name}/measured", "stroke", limits.stroke
         yield f"{name}/force", "force", limits.force
@@ -84,7 +84,7 @@ class LiveColumns:
         return [row[start : start + n] for start in range(0, self._width, n)]
 
     def take(self, rest: bool = False) -> tuple[int, Array]:
-        """Return the first new sample and new columns ``(columns, curves, 4)``, with a partial one if ``rest``."""
+        """Return the first new sample and new columns ``(columns, curves, 4)``. ``rest`` adds a partial column."""
         per, first = self.samples_per_column, self._first
         rows = np.array(self._rows).reshape(-1, self._width)
         complete = len(rows) if rest else len(rows) // per * per
@@ -98,7 +98,7 @@ class LiveColumns:
 def columns_of(rows: Array, per: int) -> Array:
     """Return columns ``(columns, curves, 4)`` of ``per`` rows each from ``rows`` ``(n, curves)``.
 
-    Each column has the first, lowest, highest and last value other than NaN. The last may cover fewer rows.
+    Each column has the first, lowest, highest and last value other than NaN. The last column may cover fewer rows.
     """
     padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
     samples = padded.reshape(-1, per, rows.shape[1])
@@ -151,7 +151,7 @@ class MotionCurves:
             self._next = number + 1
 
     def take(self) -> list[Drawn]:
-        """Return the new columns of all motions. A motion ends if it has no new samples since the last call."""
+        """Return the new columns of all motions. A motion ends if no sample was added since the last call."""
         drawn = []
         with self._lock:
             ended, self._seen = self._seen == self._next, self._next

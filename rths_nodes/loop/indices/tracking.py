@@ -72,7 +72,7 @@ def frequency_evaluation(target: Array, measured: Array, dt: float) -> tuple[Arr
 
 
 class Constants(NamedTuple):
-    """``weight`` is half the ratio of structure energy to specimen energy."""
+    """Constants of the indices. ``weight`` is half the ratio of structure energy to specimen energy."""
 
     weight: float
 
@@ -155,7 +155,7 @@ class Tracking:
         self.start(*([0.0] * n_axes for _ in range(3)))
 
     def start(self, target: list[float], measured: list[float], force: list[float]) -> None:
-        """Reset all indices. The motion begins at the arguments ``(n_axes,)``: positions (m) and forces (N)."""
+        """Reset all indices. The motion begins at ``target``, ``measured`` (m) and ``force`` (N) of each axis."""
         self._states = [State(*anew(*row)) for row in zip(target, measured, force, strict=True)]
         self.energy_error = 0.0
         """Sum of W over the axes, J. It is positive if the actuator lags."""
@@ -190,7 +190,7 @@ class Tracking:
             self._judge(measured, force, total)
 
     def resume(self, sample: int, states: Sequence[State], target: Array, measured: Array) -> None:
-        """Continue after ``sample`` with ``states``. The last n samples are ``target`` and ``measured`` (m)."""
+        """Continue after ``sample`` with ``states`` and the last ``target`` and ``measured`` ``(n, n_axes)`` m."""
         self._take(sample, states)
         self._follow(target, measured)
 
@@ -215,7 +215,7 @@ class Tracking:
 
     @np.errstate(invalid="ignore", over="ignore")
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Advance all indices. Return the indicators ``(n, n_axes)`` m^2 and energy errors ``(n,)`` J."""
+        """Advance by n samples. Return tracking indicators ``(n, n_axes)`` m^2 and energy errors ``(n,)`` J."""
         before, energy = self.indicator, self.energy_error
         indicators, works = self.count(target, measured, force)
         self._follow(target, measured)
@@ -275,12 +275,12 @@ class Tracking:
 
     @property
     def percent(self) -> list[float]:
-        """J3 of each axis: largest error in % of the largest target, or NaN if the target hardly moved."""
+        """J3 of each axis: largest error in % of the largest target, or NaN above 1000 % or if the target is 0."""
         return [100.0 * ratio(*pair, MOST) for pair in zip(self.maximum, self.reach, strict=True)]
 
     @property
     def norm_percent(self) -> list[float]:
-        """J2 of each axis: rms error in % of the rms target, or NaN if the target hardly moved."""
+        """J2 of each axis: rms error in % of the rms target, or NaN above 1000 % or if the target is 0."""
         return [100.0 * math.sqrt(ratio(state.errors, state.targets, MOST**2)) for state in self.states]
 
     def indices(self, axes: Sequence[str], dt: float) -> dict[str, dict[str, float]]:
@@ -519,7 +519,7 @@ def delay_samples(target: Array, measured: Array, longest: int) -> Array:
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
-    """Return explanations of NaN indices of moving ``axes``. ``longest`` (s) is the largest delay searched for."""
+    """Return explanations of NaN indices of moving ``axes``. ``longest`` (s) is the longest lag tried."""
     still = [
         f"{name}: the error relative to the target is undefined, because the target has hardly moved"
         for name, row in axes.items()

@@ -258,7 +258,7 @@ class Assembly:
 
     @cached_property
     def compensator(self) -> Compensator:
-        """Compensator of all moved axes. Its ``lead`` includes the transport delay if the model omits it."""
+        """Compensator of all moved axes. Its ``lead`` includes a transport delay that its model omits."""
         scenario, params = self.scenario, self.scenario.compensator
         if registry.class_of("compensator", params).transport_in_lead:
             params = evolved(params, lead=params.lead + scenario.transport_samples * scenario.dt)
@@ -326,7 +326,7 @@ class Assembly:
 
     @cached_property
     def observation(self) -> Observation:
-        """Observed degrees of freedom. Raises ConfigError if a name is unknown or there are too many."""
+        """Observed degrees of freedom. Raises ConfigError if a name is unknown or too many are observed."""
         if self._first is not None:
             return self._first.observation
         scenario, full = self.scenario, self.full_structure

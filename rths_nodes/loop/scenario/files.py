@@ -77,9 +77,9 @@ def load(
 ) -> Scenario:
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
-    ``rig`` selects a rig file. Overrides are applied last. On a rig, they cannot widen limits of axes, and neither
-    can a case of a scenario that already has a rig. On a real rig, they also cannot weaken levels,
-    ``bridge.max_bridge`` or bounds of ``monitor``. Raises ConfigError if the scenario is invalid.
+    ``rig`` selects a rig file. Overrides are applied last. On a rig, overrides cannot widen limits of axes; on a
+    real rig, they also cannot weaken levels, ``bridge.max_bridge`` or bounds of ``monitor``. The same applies to a
+    case of a scenario that already has a rig. Raises ConfigError if the scenario is invalid.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -222,7 +222,7 @@ def with_case(scenario: Scenario, name: str) -> Scenario:
 
 
 def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
-    """Return the value of ``key`` and its declaration (None in a mapping). Raises ConfigError if it is unknown."""
+    """Return value and declaration (None in a mapping) of ``key``. Raises ConfigError if the key is unknown."""
     value: Any = scenario
     spec: Spec | None = None
     for name in key.split("."):
@@ -243,7 +243,7 @@ def parts_of(scenario: Scenario) -> Data:
 
 
 def built(data: Data, stages: Sequence[Stage]) -> Scenario:
-    """Apply all ``stages`` to ``data`` and build the scenario. Raises ConfigError of the first failed stage."""
+    """Apply ``stages`` to ``data`` and build the scenario. Raises the ConfigError of the first failed stage."""
     try:
         return validation.from_data(
             Scenario, functools.reduce(lambda before, stage: stage[1](before), stages, data)

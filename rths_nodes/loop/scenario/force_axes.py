@@ -113,7 +113,7 @@ class Load:
         return float(self.table[-1][0] if self.table else self.ramp_time or 0.0)
 
     def wanted(self, after: float, first: float) -> float:
-        """Return the force target (N) ``after`` s of force control that began at the force ``first`` (N)."""
+        """Return the force target (N) at time ``after`` (s) of force control that began at ``first`` (N)."""
         if self.value is not None and self.ramp_time is not None:
             x = min(after / self.ramp_time, 1.0)
             share = x * x * x * (10.0 - 15.0 * x + 6.0 * x * x)

@@ -77,7 +77,7 @@ def _right(true: object, names: tuple[str, ...]) -> Data:
 
 
 def slower(scenario: Scenario, ratio: float) -> Scenario:
-    """Return the test with motions slower by the factor ``ratio``, or raise ConfigError if it is invalid."""
+    """Return the test with motions slower by the factor ``ratio``. Raises ConfigError if the result is invalid."""
     if ratio == 1:
         return scenario
     return replace(scenario, [(["time_ratio"], scenario.time_ratio * ratio), *WITHOUT_CORRIDOR])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rig file: the rig on which a scenario is tested.
 
-A rig file contains the port and, for each axis, channels, limits and specimen scale. :func:`on_rig` replaces the
-scenario's values by them.
+A rig file contains the port and, for each axis, channels, limits and specimen scale. :func:`on_rig` applies
+these values to a scenario.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def check_engine(engine: str, port: OfPortParams) -> None:
 
 
 def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
-    """Return the scenario ``data`` with the values of ``rig``. Raises ConfigError if axes or rate do not match."""
+    """Return the scenario ``data`` with the values of ``rig``. Raises ConfigError if axes or servo rate differ."""
     axes, rate = data.get("axes"), data.get("servo_rate")
     if not isinstance(axes, Mapping):
         return dict(data)
@@ -266,7 +266,7 @@ NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", 
 
 
 def refuse_wider(data: Data, changed: Data, moved: Collection[str]) -> None:
-    """Raise ConfigError if ``changed`` widens limits of the rig file in ``data``, or alters its other values."""
+    """Raise ConfigError if ``changed`` widens a limit of ``data`` or alters another value of the rig file."""
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]

@@ -60,7 +60,7 @@ from rths_nodes.numerical.reductions import check_names
 
 @params
 class SoftStart:
-    """Sine motion of all axes, in the time of the rig. Its amplitude rises, remains constant, and falls."""
+    """Sine motion of all axes, in rig time. Its amplitude rises, remains constant, and falls."""
 
     amplitude: float = number("largest displacement of each axis", "m", more_than=0.0)
     frequency: float = number("frequency of the sine", "Hz", 3.0, more_than=0.0)
@@ -90,7 +90,7 @@ class SoftStart:
         return math.ceil(self.total / step - ROUNDING)
 
     def motion(self, step: float) -> tuple[Array, Array, Array, list[int]]:
-        """Return displacement (m), velocity (m/s), acceleration (m/s^2) and flags of all ``steps + 1`` Targets."""
+        """Return displacement (m), velocity (m/s), acceleration (m/s^2) and flags of Targets ``step`` s apart."""
         times = step * np.arange(self.steps(step) + 1)
         fallen = self.duration + self.fall_time
         corners, heights = [0.0, self.rise_time, self.duration, fallen, fallen + 1.0], [0.0, 1.0, 1.0, 0.0, 0.0]
@@ -347,7 +347,7 @@ class Scenario:
         return section
 
     def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:
-        """Raise ConfigError if a component of ``section`` refuses this test. Default ``parts``: :meth:`parts`."""
+        """Raise ConfigError if a component of ``section`` in ``parts`` (default: all parts) refuses this test."""
         problems = Problems()
         for path, part, context in parts or self.parts():
             if path == section or path.startswith(f"{section}."):
@@ -429,7 +429,7 @@ class Scenario:
 
     @property
     def step(self) -> float:
-        """Integration step, s, in the time of the structure."""
+        """Integration step in structure time, s."""
         return self.substeps / self.servo_rate
 
     @property
@@ -481,7 +481,7 @@ class Scenario:
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
     def whole_hash(self, run: str = "") -> str:
-        """Return the hash of the complete scenario and of ``run`` (run id or program). Files count by content."""
+        """Return the hash of the complete scenario, with file contents, and of ``run`` (run id or program)."""
         data = self.data()
         inputs.replace_files(Scenario, data, inputs.Named.hash)
         everything = [inputs.contained(data), run]

@@ -166,7 +166,7 @@ class Copies:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names and units of the recorded quantities: estimates, deviations, released values and ``OTHERS``."""
+        """Names and units of recorded quantities: estimates, deviations, released values and :data:`OTHERS`."""
         kinds, copy = ("{}", "deviation of {}", "released {}"), self.learns
         shown = [f"[{unit}]" if unit else "" for unit in copy.units]
         pairs = list(zip(copy.names, shown, strict=True))
@@ -216,7 +216,7 @@ def _check_axis(section: Updating, scenario: AnyParams) -> None:
 
 
 def check_updating(scenario: AnyParams) -> None:
-    """Raise ConfigError if the section ``updating`` is invalid, unless the structure cannot be built here."""
+    """Raise ConfigError if ``updating`` is invalid. Do nothing if the structure cannot be built here."""
     structure = scenario.structure
     if scenario.updating is None or (structure is not None and structure.cannot_be_built):
         return

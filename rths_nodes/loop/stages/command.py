@@ -48,7 +48,7 @@ from rths_nodes.mechanics.axial_load import vertical_share
 
 
 def in_time(step: float, half: float, x: float, before: float, a: float) -> float:
-    """Return the velocity (m/s) at ``x`` (m), a ``step`` (s) after ``before`` (m).
+    """Return the velocity (m/s) at ``x`` (m), one ``step`` (s) after ``before`` (m).
 
     ``half`` is half of ``step``, and ``a`` is the acceleration at ``x`` (m/s^2).
     """
@@ -58,10 +58,10 @@ def in_time(step: float, half: float, x: float, before: float, a: float) -> floa
 class InTime:
     """Corrects late velocities of an integrator: v = (x - x_before) / h + h a / 2.
 
-    x and x_before (m) are the displacements of this and the previous Target, a (m/s^2) is the acceleration, and h
-    (s) the ``step`` in the time of the rig. The quotient is the velocity in the middle of the step (exact for
-    ``cr``). The second term extrapolates this velocity to the end of the step, like ``central_difference``.
-    Targets up to number ``start``, of a soft start or at rest, are not changed.
+    x and x_before (m) are the displacements of this and the previous Target. a (m/s^2) is the acceleration, and h
+    (s) the ``step`` in rig time. The quotient is the velocity in the middle of the step (exact for ``cr``). The
+    second term extrapolates this velocity to the end of the step, like ``central_difference``. Targets up to
+    number ``start``, of a soft start or at rest, are not changed.
     """
 
     def __init__(self, step: float, start: int) -> None:
@@ -104,7 +104,7 @@ class CommandStage:
     """Converts Targets at the integration step to compensated Commands at the servo rate.
 
     A real-time host first calls :meth:`assume_realtime`. The host calls :meth:`bridge` instead of :meth:`next` if
-    :meth:`ready` returns False. ``bridged`` counts samples with a late Target, ``dropped`` repeated Targets.
+    :meth:`ready` returns False. ``bridged`` counts samples with a late Target, and ``dropped`` repeated Targets.
     """
 
     def __init__(self, assembly: Assembly) -> None:
@@ -319,8 +319,8 @@ def force_target(
 ) -> Callable[[int, Measurement, Sequence[float]], tuple[float, int]]:
     """Return a function that computes target and mode of the force ``axis`` with index ``number``. ``dt`` is in s.
 
-    Its arguments are the number of the sample, the last Measurement, and the targets (m) of the displacement axes,
-    one of which inclines this axis if the load is vertical. The target is in m or N, depending on the mode.
+    Its arguments are a sample number, the last Measurement, and the targets (m) of the displacement axes. One of
+    these targets inclines the axis under a vertical load. The result is in N in MODE_FORCE, otherwise in m.
     """
     load, law = axis.own_load, axis.force_control.law
     ends = math.inf if load.held_from is None else load.held_from

@@ -2,10 +2,10 @@
 """Detection of frozen sensors. A frozen displacement trips the test, and a frozen force is reported.
 
 While its target travels by D in one direction, a displacement must change by a tenth of D. The change may have
-either sign, because a compensator with too much lead moves an axis against its target. Over longer windows
-neither this lead nor a delay matters, and the displacement must change in the direction of its target. A force
-is frozen if its change is within noise and resolution, although the displacement has travelled in both
-directions, far enough to change the force by ten times as much.
+either sign, because a compensator with too much lead moves an axis against its target. Over longer windows neither
+this lead nor a delay matters, and the displacement must change in the direction of its target. A force is frozen
+if its change is within noise and resolution, although the displacement has travelled in both directions. Each
+travel must suffice to change the force by ten times as much.
 
 In each window of LATE_S the command has a minimum l and a maximum h. If l exceeds an earlier h by D, the
 displacement of an actuator with a delay below LATE_S must have risen since. The sensor must show the fraction
@@ -53,7 +53,7 @@ COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
 def least_travel(
     steps: Sequence[float], noise: Sequence[float], lost_motion: float, stroke: float
 ) -> tuple[float, float]:
-    """Return the travel D (m) and the smallest visible change of force (N).
+    """Return the travel D (m) that reveals a frozen sensor, and the smallest visible change of force (N).
 
     ``steps`` contains the resolutions, and ``noise`` the rms noise, of displacement (m) and force (N).
     """
@@ -98,7 +98,7 @@ class OneWay:
 
     @property
     def both_ways(self) -> bool:
-        """True if, since it last showed a travel, the sensor has missed both an upward and a downward travel."""
+        """True if the sensor has missed an upward and a downward travel since it last showed a travel."""
         return all(self._silent)
 
     @property
@@ -106,7 +106,7 @@ class OneWay:
         return min(self._lows), max(self._highs)
 
     def stuck(self, command: float, measured: float) -> Travel | None:
-        """Add a sample. Return a travel that the sensor does not show, or None."""
+        """Add a sample. Return a travel that the sensor does not show, with its measured change, or None."""
         self._samples += 1
         self._sum += measured
         self._low, self._high = min(self._low, command), max(self._high, command)

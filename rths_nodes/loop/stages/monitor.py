@@ -147,7 +147,7 @@ class MonitorStage:
         self._measured += waiting
 
     def _feed_undriven(self, measured: Measurement) -> bool:
-        """Process a sample that needs no Command (sample 0, or safe stop). Return False if it must wait."""
+        """Process a sample without a Command (sample 0, or safe stop). Return False if messages are missing."""
         sample = measured.sample
         if measured.flags & FLAG_TRIPPED:
             if self._last_driven is None:

@@ -36,10 +36,9 @@ from rths_nodes.numerical.reductions import energies_of
 
 
 class ForceLead:
-    """Extrapolates the forces of the axes by a time of ``samples``, along their slope over the last ``span``.
+    """Extrapolates the axis forces by ``samples`` servo periods, along the slope of the last ``span`` periods.
 
-    Both are in samples. After a bridged or slowed sample, the last slope is used until ``span`` + 1 samples have
-    been measured.
+    After a bridged or slowed sample, the last slope is used until ``span`` + 1 samples have been measured.
     """
 
     def __init__(self, samples: float, span: int, n_axes: int) -> None:
@@ -211,7 +210,7 @@ class NumericalStage:
         return self.answer()
 
     def answer(self, wait: bool = False) -> Target | None:
-        """Return the pending Target. Return None if the integrator has not finished, unless ``wait`` is true.
+        """Return the pending Target, or None if the integrator has not finished. If ``wait`` is true, wait for it.
 
         Raises IntegratorError if the integrator fails. No Target is then pending.
         """

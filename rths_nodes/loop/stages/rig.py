@@ -48,7 +48,7 @@ from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMa
 class RigStage:
     """Drives the rig through its ``port``: by Commands within the limits, otherwise by the safe stop.
 
-    ``bridged`` counts the bridged samples, ``slowed`` the samples in which the rig restarts after a ``pause``.
+    ``bridged`` counts the bridged samples, and ``slowed`` the samples of restarts after a ``pause``.
     ``ticks`` includes the ticks of pauses. ``stopping`` is true from the first sample of the safe stop.
     ``refused`` is true if the last Command exceeded a limit.
 
@@ -396,7 +396,7 @@ def check_armed(port: Port) -> None:
 
 
 def check_first(measured: Measurement, lost: str) -> None:
-    """Raise PortError, with the reason ``lost`` if known, unless the commands of Measurement 0 are finite."""
+    """Raise PortError if a command of Measurement 0 is not finite. ``lost`` is the reason, or an empty string."""
     if not np.isfinite(measured.command).all():
         raise PortError(lost or f"Measurement 0: command = {measured.command.tolist()} m: must be finite")
 
@@ -419,7 +419,7 @@ def check_layout(scenario: Scenario) -> None:
 
 
 def _coupled(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Yield path and reason for each setting that excludes one node per axis."""
+    """Yield path and reason for each setting that requires a single node for all axes."""
     port = scenario.port
     if scenario.rig is not None:
         yield "rig", "the rig couples its axes"
@@ -463,7 +463,7 @@ class AxisStage:
     test. This stage follows the Commands of the rig stage, and stops by itself if necessary. Coupled axes stop
     later, with the rig. ``trip`` is the reason why the axis no longer follows Commands, or empty.
 
-    Ticks of a pause have Command numbers, too. Commands can be in N if the controller of the axis closes a force
+    Ticks of a pause also have Command numbers. Commands can be in N if the controller of the axis closes a force
     loop. A force axis that stops by itself holds its position.
     """
 

@@ -135,8 +135,8 @@ _POWERS = np.arange(6)
 class Fading:
     """Difference between two motions, which fades out along a polynomial of degree 5.
 
-    ``active`` is true until the difference is zero. The difference fades in ``samples`` samples of ``dt`` s, or in
-    more if its velocity would otherwise exceed SHARE of the velocity limits ``fastest`` ``(n,)`` m/s.
+    ``active`` is true until the difference is zero. The difference fades in ``samples`` samples of ``dt`` s, or
+    more slowly if its velocity would otherwise exceed SHARE of the velocity limits ``fastest`` ``(n,)`` m/s.
     """
 
     def __init__(self, samples: int, dt: float, fastest: Array) -> None:
@@ -213,7 +213,7 @@ class CommandBridge:
     """Computes substitutes for late Commands. Target and command of each axis continue along straight lines.
 
     ``position`` ``(n_axes,)`` m and ``auxiliary`` inputs are the values at sample 0. ``rates`` (N/s) are the force
-    rate limits of the force axes, which are last. They hold their last command, then approach the Commands.
+    rate limits of the force axes, which are last. Force axes hold their last command, then approach the Commands.
     """
 
     def __init__(
@@ -293,7 +293,7 @@ AT_RIG = "complete exchange with the rig"
 
 
 def reason_of(missing: str, late: float, bound: float) -> str:
-    """Return the reason to stop after ``late`` s without ``missing``. ``bound`` is ``bridge.max_bridge``, s."""
+    """Return the reason to stop after a gap of ``late`` s. ``missing`` is the message, and ``bound`` the limit."""
     return f"bridge.max_bridge: no {missing} for {1e3 * late:.3g} ms: must be <= {1e3 * bound:g} ms"
 
 
@@ -329,7 +329,7 @@ class BridgeCount:
         return slipped
 
     def measured(self, bridged: bool) -> str:
-        """Count consecutive samples bridged by the port (``far``). Return the reason to stop if too many."""
+        """Count consecutive samples bridged by the port. Return the reason to stop, or an empty string."""
         self.far = self.far + 1 if bridged else 0
         return self._too_long(AT_RIG, self.far)
 
@@ -438,7 +438,7 @@ class Pause:
 
     @property
     def can_be_held(self) -> bool:
-        """True without a pause or in its start phase. Otherwise the rig already slows down, rests or returns."""
+        """True outside pauses and in their start phase; false while the rig slows down, rests or returns."""
         return not self.active or self._starts
 
     def supply(self, command: Command, apart: Array | float = 0.0) -> None:
@@ -526,8 +526,8 @@ class Pause:
         """Return the number of ticks M in which the motion slows down to rest or starts from rest.
 
         ``lead`` l is the command minus the target. ``change`` contains the changes of target v and lead w per
-        sample. M is the smallest number for which (SHARPEST v + BENT w) / M + BENT l / M^2 is at most the limit of
-        the deceleration, and the velocity of the lead at most SHARE of the velocity limit.
+        sample. M is the smallest number that satisfies two conditions. (SHARPEST v + BENT w) / M + BENT l / M^2
+        must not exceed the deceleration limit. The velocity of the lead must not exceed SHARE of its limit.
         """
         steady = SHARPEST * np.abs(change[0]) + BENT * np.abs(change[1])
         gentle = (steady + np.sqrt(steady**2 + 4.0 * BENT * np.abs(lead) * self._braking)) / (2.0 * self._braking)

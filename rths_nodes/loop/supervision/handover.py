@@ -60,7 +60,7 @@ class OperatorRequests:
         self._changed.set()
 
     def hold(self) -> None:
-        """Request that the rig slow down and rest, which also stops the time of the structure."""
+        """Request that the rig slow down and rest, which also stops structure time."""
         self._changed.clear()
         self.held = True
 
@@ -78,10 +78,10 @@ class Handover:
     """Data and callbacks that a procedure gives to the rig stage together with the port.
 
     ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a held rig
-    comes to rest, ``under_way`` when the rig follows the test again, and ``stopping`` with the reason for a stop.
-    ``lost`` returns the reason why the rig no longer follows, and ``following`` the reason to stop, or an empty
-    string. ``following`` receives a Command (relative to the zero of the test), an untared Measurement, and True
-    during pauses.
+    comes to rest, and ``under_way`` when the rig follows the test again. ``stopping`` receives the reason for a
+    stop. ``lost`` returns the reason why the rig no longer follows the test, and ``following`` the reason to stop.
+    Both may be empty. ``following`` receives a Command (relative to the zero of the test), an untared Measurement,
+    and True during pauses.
     """
 
     tares: Tares

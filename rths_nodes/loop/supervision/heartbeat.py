@@ -76,7 +76,7 @@ class Heartbeat:
         self._peers, self._looked = dict.fromkeys(self._limits, (now, now, 0)), now
 
     def received(self, peer: str, now: int, behind: int = 0) -> None:
-        """Record a heartbeat from ``peer``, whose newest sample is ``behind`` ns old, unless it counts as lost."""
+        """Record a heartbeat from ``peer``, whose newest sample is ``behind`` ns old. Ignore lost peers."""
         if peer in self._peers:
             behind = max(0, behind - self._missing)
             self._peers[peer] = max(self._peers[peer][0], now - behind), now, behind

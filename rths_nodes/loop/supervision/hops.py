@@ -57,7 +57,7 @@ class HopsParams:
 
 
 class UnderWay:
-    """Assigns Commands to ticks of a rig with hops of ``depth``. The first ticks hold Command 0, ``start``."""
+    """Assigns Commands to rig ticks with hops of ``depth`` samples. The first ticks hold Command 0, ``start``."""
 
     def __init__(self, depth: int) -> None:
         self.depth = depth

@@ -55,7 +55,7 @@ Column = Callable[[list[Reading], list[Reading], list[float]], float]
 
 
 def _counter(row: RigQuantity, dt: float) -> Column:
-    """Return a column that counts the samples of ``row``: consecutive number, or share of the last second."""
+    """Return a column for ``row``: number of consecutive counted samples, or their share of the last second."""
     count, length = 0, max(1, round(SHARE_S / dt))
     last: deque[bool] | None = deque([False] * length, maxlen=length) if row.unit == SHARE else None
 
@@ -74,7 +74,7 @@ def _counter(row: RigQuantity, dt: float) -> Column:
 
 
 class LevelWatch:
-    """Checks the levels of all axes in ``limits`` and of the ``whole`` rig. A watch without levels is false.
+    """Checks the levels of all axes in ``limits`` and of the ``whole`` rig. An instance without levels is false.
 
     A level has two pairs of bounds. A value outside the first pair is reported once per level, in ``told``. A
     value outside the second pair causes the action. ``channels`` are names of auxiliary channels, with units.

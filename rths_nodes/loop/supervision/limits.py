@@ -39,7 +39,7 @@ class Row(NamedTuple):
     """Limit of the value at index ``slot``, with bounds ``low`` and ``high``.
 
     ``action`` is due after ``persistence`` consecutive samples outside the bounds. A report consists of ``path``
-    and ``text``, formatted with value, ``high``, ``low``, relation and bound that are violated, and duration.
+    and ``text``, formatted with value, ``high``, ``low``, violated relation, violated bound, and duration.
     """
 
     path: str
@@ -74,7 +74,7 @@ def table(rows: Iterable[Row]) -> Table:
 
 
 def acting(limits: Table, values: Floats, sample: int) -> int:
-    """Return the ``slot`` of the first row that acts, or NONE."""
+    """Return the ``slot`` of the first row of ``limits`` whose action is due, or NONE."""
     rows, in_a_row, last = limits
     first = NONE
     for index, low, high, persistence in rows:
@@ -140,8 +140,8 @@ def of_errors(
     """Return two values for each axis: the displacement from its zero (m), and the tracking error.
 
     The error of a displacement axis is the target minus this displacement (m). The error of a force axis is the
-    target minus the force (N) in MODE_FORCE, and 0 in other modes. Each element of ``zeros`` contains the zero of
-    the displacement (m), the zero of the force (N), and whether the axis is a force axis.
+    target minus the force (N) in MODE_FORCE, and 0 in other modes. Each element of ``zeros`` contains the zeros of
+    displacement (m) and force (N), and true for a force axis.
     """
     values = [0.0] * (2 * len(zeros))
     for axis in range(len(zeros)):
@@ -272,7 +272,7 @@ class LimitCheck:
         return _not_finite("measured", channels, self._channels) if channels else ""
 
     def start(self, measured: Measurement) -> None:
-        """Start :meth:`refusal` from the applied commands of ``measured``."""
+        """Make the applied commands of ``measured`` the previous commands of :meth:`refusal`."""
         self._sent, self._modes = measured.command.tolist(), b""
 
     def refusal(self, command: Command) -> str:

@@ -186,10 +186,10 @@ class Monitor:
             self.breach = sample, f"monitor.corridor: {why}"
 
     def _steepest(self) -> tuple[float, float]:
-        """Return the steepest slope of a tracking indicator (m^2/s), and the largest ratio of such a slope.
+        """Return the steepest slope of a tracking indicator (m^2/s), and the steepest relative slope (1/s).
 
-        The ratio refers to the squared target. Both are the values of the axis with the largest magnitude, with
-        their signs. They are 0 during the first SPAN samples.
+        A relative slope is divided by the square of the largest target. Slopes have a sign, but are compared by
+        magnitude. Both results are 0 during the first SPAN samples.
         """
         tracking, last, smallest = self.tracking, self._indicators, self._smallest
         before, complete = last[0], len(last) == SPAN
@@ -204,7 +204,7 @@ class Monitor:
         return max(steep, key=_size), max(relative, key=_size)
 
     def doubtful(self, errors: Array) -> NDArray[np.intp]:
-        """Return the positions of energy errors ``(n,)`` J that exceed the limit for some input energy."""
+        """Return the positions of energy errors ``(n,)`` J that can exceed the limit for some input energy."""
         return np.flatnonzero(~(np.abs(errors) <= self._within))
 
     def breaks(self, errors: Array, values: Array) -> bool:

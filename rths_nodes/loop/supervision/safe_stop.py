@@ -99,7 +99,7 @@ StopRow = tuple[int, float, float, float, float]
 def begin(
     groups: Sequence[Sequence[StopRow]], state: list[float] | Array, before: Sequence[float], last: Sequence[float]
 ) -> float:
-    """Write ``state`` from the last two commands (m), and return the number of samples of the slowest group."""
+    """Write ``state`` from the last two commands (m), and return the samples until the slowest group rests."""
     longest = 0.0
     for group in groups:
         needed = 0.0
@@ -137,7 +137,7 @@ class LastPositions:
         self.last = np.zeros(len(self._strokes))
 
     def receive(self, measured: Measurement, shown: Measurement) -> None:
-        """Receive a Measurement, tared and untared (``shown``). Ignore displacements outside the stroke."""
+        """Receive a tared Measurement, and its untared form ``shown``. Ignore displacements outside the stroke."""
         self.last = np.where(np.abs(shown.displacement) < self._strokes, measured.displacement, self.last)
 
 

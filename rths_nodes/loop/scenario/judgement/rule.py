@@ -46,7 +46,7 @@ Look = Callable[[Seen], Iterable[Found]]
 
 
 class Rule(NamedTuple):
-    """Required relation between numbers, and its reason. If ``real`` is true, it applies only to real rigs.
+    """Required relation between numbers, and its reason. The rule applies only to real rigs if ``real`` is true.
 
     ``look`` yields the violations of this rule, and of the other rules that share this function.
     """
@@ -81,7 +81,7 @@ def rules(**named: Rule) -> Callable[[Look], Look]:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Result of a rule for one number. ``name`` is the full name that an operator signs, ``words`` the text."""
+    """Result of a rule for one number. ``name`` is the full name that an operator signs. ``words`` is the text."""
 
     name: str
     words: str
