@@ -2,8 +2,8 @@
 """Arithmetic of kernels: elementary functions defined for every float, and sums in a defined order.
 
 The functions of this module return identical bits in plain Python and in compiled kernels, on every version of
-Python and with every BLAS. Other functions do not: ``math`` raises exceptions where compiled code returns inf or
-NaN; ``sum()`` of floats is compensated from Python 3.12 on; and BLAS products depend on the processor. ``exp``,
+Python and with every BLAS. Other functions may differ. ``math`` raises exceptions where compiled code returns inf
+or NaN. ``sum()`` of floats is compensated from Python 3.12 on. BLAS products depend on the processor. ``exp``,
 ``tanh``, ``sin``, ``cos`` and ``power`` use the C library. With glibc 2.28 or later the last bit of their results
 is the same on every x86-64 and aarch64 machine.
 """
@@ -63,7 +63,7 @@ def sqrt(x: float) -> float:
 
 
 def hypot(x: float, y: float) -> float:
-    """Return the length of (``x``, ``y``), corrected for rounding (Dekker 1971); inf above 1e154."""
+    """Return the length of the vector (``x``, ``y``), corrected for rounding (Dekker 1971); inf above 1e154."""
     long, short = (abs(y), abs(x)) if abs(x) < abs(y) else (abs(x), abs(y))
     length = sqrt(long * long + short * short)
     if not 0.0 < length < LONGEST:
@@ -74,7 +74,7 @@ def hypot(x: float, y: float) -> float:
 
 
 def _square_error(x: float) -> float:
-    """Return the exact square of ``x`` minus the rounded ``x * x``."""
+    """Return the rounding error of ``x * x``: the exact square minus the rounded product."""
     upper = HALVES * x - (HALVES * x - x)
     lower = x - upper
     return ((upper * upper - x * x) + 2.0 * upper * lower) + lower * lower
@@ -96,7 +96,7 @@ def cos(x: float) -> float:
 
 
 def power(x: float, exponent: float) -> float:
-    """Return ``x`` to the power of a positive ``exponent``; NaN if ``x`` < 0, inf above e^709.78."""
+    """Return ``x`` raised to a positive ``exponent``; NaN if ``x`` < 0, inf if the result exceeds e^709.78."""
     if x > 1.0 and exponent * math.log(x) > LARGEST_EXPONENT:
         return INF
     return math.pow(x, exponent) if x >= 0.0 else NAN
@@ -121,12 +121,12 @@ def place(index: int, period: int) -> int:
 
 
 def dot(a: Sequence[float] | Array, b: Sequence[float] | Array) -> float:
-    """Return the scalar product, summed from left to right."""
+    """Return the scalar product of ``a`` and ``b``, summed from left to right."""
     return float(reduce(add, map(mul, a, b), 0.0))
 
 
 def matvec(matrix: Array, vector: Array) -> Array:
-    """Return ``matrix`` ``(m, n)``, preferably column-major, times ``vector`` ``(n,)``, summed left to right."""
+    """Return ``matrix`` ``(m, n)`` times ``vector`` ``(n,)``, summed left to right; column-major is fastest."""
     terms = _multiply(matrix.T, vector[:, None], order="C")
     if terms.size < MANY or len(matrix) == 1:
         product: Array = _accumulate(terms)[-1]
@@ -143,12 +143,12 @@ def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
 def groups(
     like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array | Numbers
 ) -> Sequence[Sequence[float]]:
-    """Return the :func:`matvec` product as ``len(like)`` lists of equal length. Compiled code returns tuples."""
+    """Return the :func:`matvec` product, split into ``len(like)`` lists of equal length (tuples if compiled)."""
     return matvec(matrix, np.asarray(vector)).reshape(len(like), -1).tolist()
 
 
 def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:
-    """Return ``rows`` times ``vector`` as a tuple, summed left to right; fast for up to a dozen numbers."""
+    """Return ``rows`` times ``vector`` as a tuple, summed left to right; fast if ``vector`` is short."""
     if len(vector) == 3:
         a, b, c = vector
         if len(rows) == 1:
@@ -230,7 +230,7 @@ def along_mean(
     c: Numbers,
     d: Numbers,
 ) -> Numbers:
-    """Return ``state`` plus ``h`` times the Runge-Kutta mean of four rates."""
+    """Return ``state`` plus ``h`` times the mean of four rates with the Runge-Kutta weights 1, 2, 2 and 1."""
     sixth = h / 6.0
     count = len(state)
     if count == 1:
@@ -284,7 +284,7 @@ def all_nan(state: Numbers) -> Numbers:
 
 
 def is_finite(value: object) -> bool:
-    """Return False if ``value`` is NaN or inf, or contains NaN or inf in nested tuples, lists and arrays."""
+    """Return whether ``value``, with all elements of nested tuples, lists and arrays, is free of NaN and inf."""
     if isinstance(value, (tuple, list)):
         return all(map(is_finite, value))
     if isinstance(value, np.ndarray):

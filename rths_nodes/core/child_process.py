@@ -37,12 +37,12 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 class ChildProcess:
-    """Runs the Python file ``program`` in a child process, with ``task`` as JSON.
+    """Runs the Python file ``program`` in a child process, with ``task`` as its argument in JSON.
 
     A guard (``child_program.py``) kills all processes of the model when the calling process exits. ``who`` is the
-    model's program, as named in error messages. If the process fails, the last line that it printed is the reason.
-    Lines in ``farewells``, which the model prints at every exit, are ignored. If the last line contains the phrase
-    ``points_back``, the preceding line replaces this phrase.
+    name of the model's program in error messages. If the process fails, its last printed line is reported as the
+    reason. Lines in ``farewells``, which the model prints at every exit, are ignored. If the last line contains
+    the phrase ``points_back``, the preceding line replaces this phrase.
     """
 
     farewells: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class ChildProcess:
             os.close(theirs)
 
     def connect(self, within: float, **more: object) -> None:
-        """Start the process with ``more`` in its task. The first message from it is due in ``within`` s."""
+        """Start the process with ``more`` added to its task. Its first message is due within ``within`` s."""
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setblocking(False)
         with theirs:
@@ -90,7 +90,7 @@ class ChildProcess:
         return self._channel is not None
 
     def send(self, message: bytes, within: float) -> None:
-        """Send a message. The answer is due in ``within`` s. Raises RuntimeError if the process has exited."""
+        """Send a message. The answer is due within ``within`` s. Raises RuntimeError if the process has exited."""
         assert self._channel is not None
         try:
             self._channel.send(message)
@@ -105,7 +105,7 @@ class ChildProcess:
     def receive(self, size: int, wait: float = 0.0) -> bytes | None:
         """Return a message of ``size`` bytes, or None if none arrives within ``wait`` s.
 
-        Raises RuntimeError if the deadline has passed or the process has exited.
+        Raises RuntimeError if the deadline of the answer has passed or the process has exited.
         """
         assert self._channel is not None
         if wait:
@@ -134,7 +134,7 @@ class ChildProcess:
     def share_scheduling(self) -> None:
         """Give the model process the real-time policy of this process, with the next lower priority.
 
-        Otherwise the model would wait for other processes. The model may use any processor, because the
+        Without this policy, other processes could delay the model. The model may use any processor, because the
         nodes of the loop have a higher priority. Only the first call has an effect. System errors are ignored.
         """
         if self._process is None or self._shares:
@@ -150,7 +150,7 @@ class ChildProcess:
         return self._process is not None and bool(self._process.poll())
 
     def end(self, within: float = 0.0) -> str:
-        """Wait up to ``within`` s for the exit. Return the reason for an unexpected exit, or an empty string."""
+        """Wait up to ``within`` s for the exit. Return the reason for a failure, or an empty string."""
         if self._process is None:
             return ""
         with suppress(subprocess.TimeoutExpired):
@@ -180,7 +180,7 @@ class ChildProcess:
         return last + (f" (printed before: {' / '.join(more)})" if more else "")
 
     def close(self, patience: float = 0.0) -> None:
-        """Wait up to ``patience`` s, then terminate the process. Repeated calls have no effect."""
+        """Wait up to ``patience`` s for the exit, then terminate the process. Repeated calls have no effect."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None

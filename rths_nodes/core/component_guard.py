@@ -2,10 +2,10 @@
 """Components of other packages: checks, defaults and labelled errors.
 
 Exceptions of a component, and non-finite results of finite arguments, become errors that name family, type, file
-and line: :class:`ConfigError` during construction, :class:`ComponentError` in a test. A component that lacks a
-required member is refused; other missing members get the defaults of the family's base class. Before the test,
-trial commands of a second instance check that a compensator leaves its inputs unchanged and that ``reset``
-restores its initial state. ``codegen`` translates the functions without their guards.
+and line. The error is a :class:`ConfigError` during construction, and a :class:`ComponentError` in a test. A
+component that lacks a required member is refused; other missing members get the defaults of the family's base
+class. Before the test, trial commands of a second instance check that a compensator leaves its inputs unchanged
+and that ``reset`` restores its initial state. ``codegen`` translates the functions without their guards.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Family(NamedTuple):
     """Members of a family of components, declared by ``protocol``, and the checks of their results.
 
     The methods ``finite`` and the kernel functions ``kernel`` must return finite results for finite arguments.
-    Stages of the loop check ramps, setups and compensators. If ``kernel`` is None, kernels are not guarded.
-    ``shown`` names the attributes that hold the results of ``step``: numbers for actuators, otherwise arrays.
-    ``needed`` names the members that a class without a kernel must define, by default the abstract members.
+    Stages of the loop check the results of ramps, setups and compensators. If ``kernel`` is None, kernels
+    are not guarded. ``shown`` names the attributes that hold the results of ``step``: numbers for actuators, else
+    arrays. ``needed`` names the members that a class without a kernel must define (default: abstract members).
     """
 
     protocol: Any
@@ -205,10 +205,10 @@ def guarded(family: str, cls: type, name: str) -> Any:
 
 
 class Guard(NamedTuple):
-    """Reports errors in functions of a component as ``failure``, with the component's ``label``.
+    """Reports errors in functions of a component as exceptions of the class ``failure`` that begin with ``label``.
 
-    ``module`` is the module of the component's class. ``source`` is the ``step`` of the class attribute
-    ``KERNEL``; None unless ``KERNEL`` is a :class:`Kernel`.
+    ``module`` is the module of the component's class. ``source`` is the function ``step`` of the class attribute
+    ``KERNEL``, or None if ``KERNEL`` is not a :class:`Kernel`.
     """
 
     label: str
@@ -284,9 +284,9 @@ def _command(source: Function | None, step: Function) -> Check:
 
 
 def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
-    """Prepend to ``text``, which begins with the path of a file, the label of the component in this file.
+    """Prepend the label of a component to ``text``, which begins with the path of the component's file.
 
-    Return ``text`` unchanged if ``functions`` contains no guarded function of such a component.
+    Return ``text`` unchanged if ``functions`` contains no guarded function of a component in this file.
     """
     guards = {vars(function)[GUARD] for function in functions if GUARD in vars(function)}
     modules = {guard.label: vars(sys.modules[guard.module]) for guard in guards if guard.module in sys.modules}

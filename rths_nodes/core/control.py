@@ -60,21 +60,21 @@ class Ramp(Component):
 
     @abstractmethod
     def start(self, target: Target) -> None:
-        """Begin at Target 0."""
+        """Begin the test at ``target``, which is Target 0."""
 
     @abstractmethod
     def follow(self, target: Target) -> None:
-        """Begin the step that ends at ``target``."""
+        """Begin the integration step that ends at ``target``."""
 
     def follow_rows(self, target: Target, rows: Rows) -> None:
         self.follow(target)
 
     @abstractmethod
     def step(self, substep: int) -> Motion:
-        """Return the motion ``(n_dof,)`` at ``substep`` of the current step, from 1 to ``substeps``."""
+        """Return the motion ``(n_dof,)`` at ``substep`` (1 to ``substeps``) of the current step."""
 
     def predict(self, substep: int) -> Motion:
-        """Return the motion at one of the ``predicted`` substeps, before :meth:`follow` is called."""
+        """Return the motion at ``substep`` (1 to ``predicted``) before :meth:`follow` begins the step."""
         return self.step(substep)
 
     def rows(self, substep: int) -> Rows:
@@ -111,11 +111,11 @@ class Setup(Component):
         """Return the smallest displacement ``(n_dof,)`` m that brings the axes to ``displacement`` (m)."""
 
     def moved(self, rows: Rows) -> Rows:
-        """Return the motion of the axes, as :meth:`axes` does, but as floats."""
+        """Convert displacement, velocity and acceleration as :meth:`axes` does, but as sequences of floats."""
         return rows_of(self.axes(motion_of(rows)))
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
-        """Return the forces (N), as :meth:`forces` does, but as floats."""
+        """Convert axis forces (N) at ``displacement`` (m) as :meth:`forces` does, but as sequences of floats."""
         forces: list[float] = self.forces(np.array(axis_forces), np.array(displacement)).tolist()
         return forces
 
@@ -128,7 +128,7 @@ class Setup(Component):
         return np.array([self.axes(Motion(row, still, still)).displacement.copy() for row in displacement])
 
     def poses(self, displacement: Array) -> Array:
-        """Convert displacements of the axes to displacements of the degrees of freedom; see :meth:`histories`."""
+        """Convert displacements of axes to displacements of degrees of freedom, shaped as in :meth:`histories`."""
         return np.array([self.degrees_of_freedom(row) for row in displacement])
 
 
@@ -165,7 +165,7 @@ class SetupOfKernel(Setup):
         return rows_of_axes
 
     def bound(self) -> tuple[Function, Function, object, bool]:
-        """Return ``axes``, ``forces`` and constants of the kernel, and whether the functions take arrays."""
+        """Return the kernel's ``axes``, ``forces`` and constants, and whether both functions take arrays."""
         return self._axes, self._forces, self._constants, self._on_arrays
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
@@ -175,7 +175,7 @@ class SetupOfKernel(Setup):
 
 
 def functions_of(setup: Setup) -> tuple[Function, Function, object]:
-    """Return the functions ``axes`` and ``forces`` of a setup, for floats, and the constants of both functions."""
+    """Return ``axes`` and ``forces`` of a setup as functions of floats, and the constants that both take."""
     if isinstance(setup, SetupOfKernel) and inherits(type(setup), SetupOfKernel, "moved", "felt"):
         axes, forces, constants, on_arrays = setup.bound()
         if not on_arrays:
@@ -203,14 +203,14 @@ class SemiActive(Component):
 
     @abstractmethod
     def step(self, measured: Measurement, ground_acceleration: float) -> Array:
-        """Return the inputs for a Measurement and the ground acceleration (m/s^2) of the same step."""
+        """Return the rig's inputs for a Measurement and the ground acceleration (m/s^2) of the same step."""
 
     @abstractmethod
     def reset(self) -> None: ...
 
 
 class SemiActiveOfKernel(SemiActive):
-    """Controls the voltage of a damper by the kernel ``KERNEL``::
+    """Controls the voltage of a damper with the kernel ``KERNEL``::
 
         step(constants, state, auxiliary, ground_acceleration, chance) -> state, inputs
 
@@ -239,7 +239,7 @@ class SemiActiveOfKernel(SemiActive):
 class ForceController(Component):
     """Converts the force target of one axis to the displacement command of its actuator. All values are floats.
 
-    Built with ``(params, dt)``, dt in s. The caller checks each command, and holds the axis if one is invalid.
+    Built with ``(params, dt)``, dt in s. The caller holds the axis if a command is invalid.
     """
 
     coupled_to: int | None = None
@@ -287,10 +287,10 @@ class Compensator(Component):
     """Lower and upper bounds of adapted quantities, with names and units as in ``state_units``."""
 
     def open(self) -> None:
-        """Start an external process before the test. Raises ConfigError if the process does not start."""
+        """Start the external process, if any, before the test. Raises ConfigError if the start fails."""
 
     def close(self) -> None:
-        """Terminate the process of :meth:`open` after the test. May be called at any time."""
+        """Terminate the process started by :meth:`open`, after the test. May be called at any time."""
 
     def rehearsed(self) -> Array:
         """Return the computing times (s) of trial commands; empty if this process computes the commands."""
@@ -298,12 +298,12 @@ class Compensator(Component):
 
     @abstractmethod
     def step(self, target: Motion, measured: Array) -> Array:
-        """Return the command ``(n_axes,)`` m for target k. ``measured`` is the displacement (m) at sample k-1."""
+        """Return the command ``(n_axes,)`` m for target k and the displacement (m) ``measured`` at sample k-1."""
 
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
-        """Return the commands of :meth:`step` (m) as floats, one for each axis."""
+        """Return the commands (m) as :meth:`step` does, for the fields of a target as sequences of floats."""
         target = Motion(np.array(x), np.array(v), np.array(a), rests, preparing, np.array(force))
         commands: list[float] = self.step(target, np.array(measured)).tolist()
         return commands
@@ -313,7 +313,7 @@ class Compensator(Component):
         """Return the internal quantities for recording, in the order of ``state_names``."""
 
     def bound(self) -> Any:
-        """Return the ``Bound`` (``control/compensators/per_axis.py``) of a compensator with kernels, or None."""
+        """Return the kernels as a ``Bound`` (``control/compensators/per_axis.py``), or None if there are none."""
         return None
 
     @abstractmethod

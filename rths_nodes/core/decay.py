@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decay rates of a specimen's inner states, and the integration increments that these rates require.
 
-The fourth-order Runge-Kutta method is stable if decay rate times increment is below 2.785. Bouc-Wen states decay
-faster at a higher velocity, so an increment that suits a slow test can be unstable in a fast test.
+The fourth-order Runge-Kutta method is stable if the decay rate times the increment is below 2.785. Bouc-Wen states
+decay faster at a higher velocity, so an increment that suits a slow test can be unstable in a fast test.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Decay:
         return (self.at_rest + self.per_velocity * abs(velocity)) * duration
 
     def increments(self, velocity: float, duration: float, constant: bool = False) -> float:
-        """Return the number of increments for ``duration`` (s) at up to ``velocity`` (m/s): an integer, or inf.
+        """Return the number of increments (an integer or inf) for ``duration`` (s) at up to ``velocity`` (m/s).
 
         If the velocity is ``constant``, no increments are needed after the states have settled.
         """
@@ -52,7 +52,7 @@ class Decay:
         return math.ceil(needed) if needed < math.inf else math.inf
 
     def fastest(self, increment: float) -> float:
-        """Return the largest velocity (m/s) at which an ``increment`` (s) suffices; negative if there is none."""
+        """Return the largest velocity (m/s) at which ``increment`` (s) is permitted; negative if there is none."""
         left = LONGEST / increment - self.at_rest
         if left < 0.0:
             return -1.0
@@ -66,7 +66,7 @@ class Decay:
 
 
 def decay_of(specimen: Any) -> Decay:
-    """Return ``decay`` of ``specimen``. Raises ConfigError for a specimen with inner states but no ``decay``."""
+    """Return the Decay of ``specimen``. Raises ConfigError if a specimen with inner states has no ``decay``."""
     decay = specimen.decay
     if isinstance(decay, Decay):
         return decay

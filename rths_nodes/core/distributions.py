@@ -48,7 +48,7 @@ class Distribution:
 
     @property
     def refers_to_nominal(self) -> bool:
-        """True if a drawn value is proportional to the nominal value."""
+        """True if a drawn value is the nominal value times a factor."""
         return KINDS[self.kind].relative or self.kind == LIKE
 
     def following(self, nominal: object, drawn: Any, standing: Any) -> Any:
@@ -81,7 +81,7 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of distribution with the parameters ``numbers``. ``draw(generator, *parameters)`` draws a value.
+    """Kind of distribution. ``numbers`` names its parameters. ``draw(generator, *parameters)`` draws a value.
 
     ``refusal(*parameters)`` returns the reason why the parameters are invalid, or an empty string.
     """
@@ -165,7 +165,7 @@ KINDS: dict[str, Kind] = {
 
 
 def distribution(data: object, path: str) -> Distribution:
-    """Build the distribution ``{kind: numbers}``. Raises ConfigError with ``path`` and remedy for invalid data."""
+    """Build a distribution from ``{kind: numbers}``. If invalid, raise ConfigError with ``path`` and a remedy."""
     if not isinstance(data, Mapping) or len(data) != 1:
         kinds = "; ".join(f"{name}: {_listed(kind)}" for name, kind in KINDS.items())
         raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; kinds: {kinds}")

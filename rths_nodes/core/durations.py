@@ -17,7 +17,7 @@ _BINS_PER_DECADE = 10
 
 
 class Durations:
-    """Durations in ns, in preallocated memory."""
+    """Stores durations (ns) in preallocated memory."""
 
     def __init__(self, expected: int) -> None:
         self._values = np.full(max(expected, 1), -1, dtype=np.int64)
@@ -26,7 +26,7 @@ class Durations:
         self._count = 0
 
     def add(self, nanoseconds: int) -> None:
-        """Add a duration. Once the expected number is reached, each new duration overwrites the last one."""
+        """Add a duration. Once the memory is full, each new duration overwrites the previous duration."""
         count = self._count
         self._items[count if count < self._room else -1] = nanoseconds
         self._count = count + 1
@@ -45,7 +45,7 @@ class Durations:
 def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
     """Return the mean, median, 99th and 99.9th percentile, and maximum of durations, s; NaN without data.
 
-    ``counts`` are the numbers of occurrences of the durations, by default 1.
+    ``counts`` contains the number of occurrences of each duration, 1 by default.
     """
     if not len(seconds):
         return dict.fromkeys(("mean_s", "median_s", "p99_s", "p999_s", "max_s"), math.nan)
@@ -71,9 +71,9 @@ def median_count(counts: Counter[int]) -> int:
 
 
 def histogram(seconds: Array, edges: Array | None = None, counts: Array | None = None) -> dict[str, list[float]]:
-    """Return the edges (s) and counts of bins, by default 10 bins per decade from 1 us to 1 s.
+    """Return the edges (s) and counts of bins. The default is 10 bins per decade from 1 us to 1 s.
 
-    Outliers are counted in the outermost bins. ``counts`` has the same meaning as in :func:`statistics`.
+    Durations outside the edges are counted in the first or last bin. ``counts`` is as in :func:`statistics`.
     """
     if edges is None:
         edges = np.logspace(-6.0, 0.0, 6 * _BINS_PER_DECADE + 1)

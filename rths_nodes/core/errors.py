@@ -54,7 +54,7 @@ class Stopped(Exception):
 
 
 class ClientLeft(IntegratorError):
-    """Raised if the client of an external integrator has ended normally before the end of the test."""
+    """Raised if the client of an external integrator ends normally before the end of the test."""
 
 
 class Problems(list[str]):
@@ -79,7 +79,7 @@ def join(path: str, key: object) -> str:
 
 
 def show(value: object, unit: str = "") -> str:
-    """Return ``value`` as text for messages, shortened to 60 characters, with its ``unit``."""
+    """Return ``value`` as text for messages, shortened to 60 characters if longer, and its ``unit``."""
     unit = "" if unit == "1" else unit  # dimensionless
     try:
         shown = repr(value) if not isinstance(value, float) else f"{value:g}"
@@ -126,7 +126,7 @@ def package_of(module: object) -> str:
 
 
 def raised_at(error: BaseException, module: str) -> str:
-    """Return file, line and function of ``error`` in the package of ``module``, or an empty string."""
+    """Return the innermost file, line and function of ``error`` in the package of ``module``; empty if none."""
     location = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if package_of(frame.f_globals.get("__name__")) == package_of(module):
@@ -135,7 +135,7 @@ def raised_at(error: BaseException, module: str) -> str:
 
 
 def located(source: Any, name: str = "") -> str:
-    """Return ``name`` (default: the name of ``source``), with file and line for a source in another package."""
+    """Return ``name`` (default: name of ``source``). Append file and line if ``source`` is in another package."""
     source = inspect.unwrap(source)
     name = name or source.__qualname__
     if package_of(source.__module__) == package_of(__name__):

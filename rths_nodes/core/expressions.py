@@ -2,9 +2,9 @@
 """Expressions over named quantities: ``abs(force.north * piston_velocity.north)``.
 
 Expressions are a subset of Python's arithmetic: numbers, quantities by name (``force.north``, ``force["north
-2"]``), ``+ - * /``, powers with small integer exponents, and FUNCTIONS. ``si(2, "kN/m")`` is a constant with a
-unit. Any other syntax is refused before compilation, so that an expression can neither loop nor access other data.
-Units are tracked, and incompatible sums are refused. Values are in SI units. Undefined results are NaN.
+2"]``), ``+ - * /``, powers with small integer exponents, and the functions in FUNCTIONS. ``si(2, "kN/m")`` is a
+constant with a unit. Any other syntax is refused before compilation. An expression can therefore neither loop nor
+access other data. Sums of incompatible units are refused. Values are in SI units. Undefined results are NaN.
 
 A unit is a product of named units, e.g. N/m and kN*mm, with a factor to SI and powers of metre, kilogram, second
 and volt.
@@ -99,7 +99,7 @@ UNITS = {
 
 
 def unit_of(text: str) -> Unit:
-    """Parse names with optional powers, separated by ``*`` or ``/``. Raises ValueError for an invalid unit."""
+    """Parse a unit: names with optional powers, separated by ``*`` or ``/``. Raises ValueError if invalid."""
     unit, sign = NUMBER, 1
     for part in re.split(r"([*/])", text.replace(" ", "")):
         if part in ("*", "/"):
@@ -136,7 +136,7 @@ Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
 
 
 class Expression:
-    """Evaluates the expression ``text``, in ``unit``, over ``names``. Raises ValueError if ``text`` is invalid."""
+    """Evaluates the expression ``text`` over the quantities ``names``. Raises ValueError for invalid text."""
 
     def __init__(self, text: str, names: Names) -> None:
         self.text, self._names = text, names
@@ -150,7 +150,7 @@ class Expression:
         self._value: Callable[[Sequence[float]], float] = eval(code, {"__builtins__": {}} | functions)
 
     def value(self, values: Sequence[float]) -> float:
-        """Return the value in SI units, NaN if undefined. ``values`` are in the units of their quantities."""
+        """Return the value in SI units, or NaN if undefined. ``values`` are in the units of the quantities."""
         try:
             return self._value(values)
         except (ArithmeticError, ValueError):
@@ -247,7 +247,7 @@ def _owned(node: ast.AST) -> tuple[str, Any]:
 
 
 def named(text: str) -> set[tuple[str, str]]:
-    """Return the noun and the owner of each quantity in ``text``; an empty set for an invalid expression."""
+    """Return noun and owner (``force``, ``north``) of each quantity in ``text``; empty if ``text`` is invalid."""
     try:
         pairs = map(_owned, ast.walk(_parsed(text)))
     except ValueError:
@@ -256,7 +256,7 @@ def named(text: str) -> set[tuple[str, str]]:
 
 
 def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
-    """Rename the owners of ``nouns`` in ``text`` as in ``names``. An invalid expression is returned unchanged."""
+    """Rename owners (``north`` in ``force.north``) of ``nouns`` by ``names``. Invalid ``text`` is unchanged."""
     changes: list[tuple[int, int, str]] = []
     try:
         source = text.strip().encode()

@@ -93,7 +93,7 @@ TAIL = END_64 + LOCATOR + END + (1 << 16)
 
 
 class Row(NamedTuple):
-    """Input or output named by the parameter ``key``. An empty ``quantity`` accepts any unit."""
+    """Input or output of an FMU, named by the parameter ``key``. An empty ``quantity`` accepts any unit."""
 
     key: str
     name: str
@@ -104,7 +104,7 @@ class Row(NamedTuple):
 class Description:
     """Description of an FMU for co-simulation, as read by fmpy into ``model``.
 
-    ``variables`` and ``units`` are objects of fmpy by name. Raises ConfigError for a model that cannot be used.
+    ``variables`` and ``units`` map names to objects of fmpy. Raises ConfigError for an unsupported model.
     """
 
     def __init__(self, model: ModelDescription) -> None:
@@ -150,7 +150,7 @@ class Description:
         return variable
 
     def parameter(self, path: str, name: str, value: object) -> ScalarVariable:
-        """Return the parameter ``name``. Raises ConfigError if this parameter cannot be set to ``value``."""
+        """Return the variable of parameter ``name``. Raises ConfigError if ``name`` or ``value`` is invalid."""
         if (variable := self.variables.get(name)) is None or variable.causality != "parameter":
             raise unknown(
                 path, "parameter", name, [candidate.name for candidate in self.with_causality("parameter")]
@@ -174,7 +174,7 @@ class Description:
         return variable
 
     def factor(self, row: Row, stated: object) -> float:
-        """Return the factor that converts a variable to SI: from its declared unit, or else from ``stated``.
+        """Return the factor that converts a variable to SI units from its declared unit, or else from ``stated``.
 
         Raises ConfigError if the FMU has no scalar float variable of this name and causality, or if the unit does
         not fit the quantity.
@@ -253,7 +253,7 @@ def unit_name(variable: ScalarVariable) -> str:
 
 
 def bounds_of(variable: ScalarVariable) -> tuple[float | None, float | None]:
-    """Return the bounds declared by the FMU, limited to the range of an integer type."""
+    """Return the bounds that the FMU declares. Bounds of an integer are limited to the range of its type."""
     low, high, kind = number_in(variable.min), number_in(variable.max), variable.type
     if kind not in WHOLE:
         return low, high
@@ -276,7 +276,7 @@ def number_in(text: str | None) -> float | None:
 
 
 def directory_size(tail: bytes) -> int:
-    """Return the size of the directory from the last TAIL bytes of an archive; 0 without an end record."""
+    """Return the size (bytes) of a zip directory from the last bytes of the archive; 0 without an end record."""
     plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
     end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
     if end < 0 or len(tail) < end + END:
@@ -331,7 +331,7 @@ def unpacked_size(members: Iterable[zipfile.ZipInfo]) -> int:
 
 
 def unpack(path: str, folder: Path, binaries: str) -> None:
-    """Write description, resources and the files below ``binaries`` of the FMU ``path`` to ``folder``.
+    """Extract description, resources and the files below ``binaries`` from the FMU ``path`` to ``folder``.
 
     Raises ConfigError if the archive is damaged, dangerous, or too large for the disk.
     """
@@ -475,7 +475,7 @@ class FmuParams:
         ]
 
     def check(self, test: TestContext) -> None:
-        """Raise ConfigError for variables that the FMU lacks or declares differently, and for an invalid step."""
+        """Raise ConfigError if the FMU lacks a variable or declares it differently, or if the step is invalid."""
         description, problems, step = described(self.file), Problems(), self.step_in(test)
         for row in self.rows():
             with problems.gathered():
@@ -514,7 +514,7 @@ class FmuParams:
         return described(self.file).lines(fed, self.parameters)
 
     def settings(self) -> list[tuple[str, int, object]]:
-        """Return kind, value reference and value of each parameter. Raises ConfigError for an invalid value."""
+        """Return the kind, reference and value of each parameter. Raises ConfigError for an invalid value."""
         description, settings = described(self.file), []
         enumeration = "Integer" if description.version == 2 else "Int64"
         for name, value in self.parameters.items():
@@ -530,7 +530,7 @@ def largest_memory() -> int:
 
 
 class FmuProcess:
-    """Runs the FMU of ``params`` in a separate process, from 0 s on, in steps of ``dt`` (s)."""
+    """Runs the FMU of ``params`` in a separate process, from time 0 in steps of ``dt`` (s)."""
 
     def __init__(self, params: FmuParams, dt: float) -> None:
         self._params, self._dt = params, dt
@@ -585,7 +585,7 @@ class FmuProcess:
             failed.pop_all()
 
     def start(self, path: str) -> Array:
-        """Open the process and return the initial outputs in SI units.
+        """Start the process and return the initial outputs in SI units.
 
         Raises ConfigError, with the ``path`` of the FMU's section, if the model does not start.
         """
@@ -612,7 +612,7 @@ class FmuProcess:
         self.moved = self._changed = False
 
     def answer(self, wait: float = 0.0) -> Array | None:
-        """Return the outputs in SI units; None if none arrive in ``wait`` s. Raises RuntimeError on failure."""
+        """Return the outputs in SI units, or None if none arrive in ``wait`` s. Raises RuntimeError on failure."""
         if (message := self._process.receive(8 * len(self.outputs), wait)) is None:
             return None
         self.unchanged += self._changed and message == self._told

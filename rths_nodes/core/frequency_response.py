@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frequency responses of sampled components: compensators and actuators with a ``frequency_response``.
 
-``frequency_response(omega)`` takes angular frequencies of the rig, ``(n,)`` rad/s, real or complex (s = j omega).
+``frequency_response(omega)`` takes angular frequencies in rig time, ``(n,)`` rad/s, real or complex (s = j omega).
 It returns the ratio of output to input, ``(n,)`` complex, or ``(n, n_axes, n_axes)`` for coupled axes. Adaptive
 components use their initial parameters. Derivatives of the input are assumed exact, as in
 ``analysis/stability/loops.py``.

@@ -35,7 +35,7 @@ FOLDER = "inputs"
 
 @dataclass(frozen=True)
 class Named:
-    """File named by the parameter at ``place``. ``opens`` lists the files that a Python program opens.
+    """File named by the parameter with the path ``place``. ``opens`` lists the files that a Python program opens.
 
     ``runs`` is true for programs of any kind, and ``columns`` for files with columns of numbers.
     """
@@ -75,7 +75,7 @@ class Named:
         return contents, name, hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
 
     def hash(self) -> str:
-        """Return the hash of the contents, or the path of an unreadable file, which is refused later."""
+        """Return the hash of the contents. For an unreadable file, which is refused later, return its path."""
         try:
             return self._read()[2]
         except ConfigError:
@@ -137,7 +137,7 @@ def replace_files_of(spec: Spec, data: dict[str, object], name: str, change: Cha
 
 
 def declarations_in(spec: Spec, data: Data) -> Mapping[str, Spec]:
-    """Return the declarations of the keys in a section; empty for an unknown type (refused later)."""
+    """Return the declarations of the keys in a section; empty for an unknown type, which is refused later."""
     if spec.kind in ("sections", "components"):
         return dict.fromkeys(data, Spec("section", "", None, family=spec.family, cls=spec.cls))
     if spec.cls is not None:
@@ -175,7 +175,7 @@ def contained(data: object) -> object:
 
 
 def modules_of(program: Path) -> dict[Path, bytes]:
-    """Return the contents of ``program`` and its imported modules by path. Raises the errors of ``read_bytes``."""
+    """Return the contents, by path, of ``program`` and its modules. Raises the errors of ``read_bytes``."""
     folder = program.parent
     contents = {program: read_bytes(program, LARGEST_MODULE)}
     waiting: list[tuple[Path, tuple[str, ...]]] = [(program, ())]

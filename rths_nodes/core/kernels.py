@@ -44,7 +44,7 @@ GUARD = "guard"
 
 
 class Kernel(NamedTuple):
-    """Functions of a component: ``constants`` from parameters and dt (s), the state at ``rest``, and ``step``.
+    """Functions of a component: ``constants`` (of parameters and dt, s), ``rest`` (initial state) and ``step``.
 
     >>> from rths_nodes.core import Kernel, no_state
     >>> def lead(k, s, x, v, a, m, f, rests, preparing):
@@ -70,7 +70,7 @@ def inherits(cls: type, base: type, *methods: str) -> bool:
 
 
 def unguarded(function: Any) -> Any:
-    """Remove the guards of ``component_guard.py`` from a function, but not its other decorators."""
+    """Return a function without its guards (``component_guard.py``), but with its other decorators."""
     guards = f"{__package__}.component_guard"
     while isinstance(function, FunctionType) and function.__globals__.get("__name__") == guards:
         function = vars(function)["__wrapped__"]
@@ -89,9 +89,9 @@ def advance_of(
     """Return a fourth-order Runge-Kutta step ``advance(k, s, h, x0, v0, x1, v1, x2, v2) -> s``.
 
     k are the constants, s is the state, and h the increment (s). The inputs x and v are given at start (0), middle
-    (1) and end (2). For a specimen they are displacement (m) and velocity (m/s). For an actuator both are the
-    command (m). ``rate(k, s, x, v)`` returns the rates of the state. The defaults of ``along`` and ``along_mean``
-    advance tuples of floats.
+    (1) and end (2). For a specimen, x is the displacement (m) and v the velocity (m/s). For an actuator, both are
+    the command (m). ``rate(k, s, x, v)`` returns the rates of the state. The defaults of ``along`` and
+    ``along_mean`` advance tuples of floats.
     """
 
     def advance(

@@ -47,7 +47,7 @@ _ITS_UNIT = "its unit"
 
 @params
 class Level:
-    """Levels of one quantity, in the unit of the quantity."""
+    """Levels for warnings and actions, in the unit of the quantity."""
 
     minimum: float | None = number("smallest value that does not trigger the action", _ITS_UNIT, None)
     maximum: float | None = number("largest value that does not trigger the action", _ITS_UNIT, None)
@@ -60,7 +60,7 @@ class Level:
 
     @property
     def acts(self) -> bool:
-        """True if a violated level stops the axes."""
+        """True if a value beyond ``minimum`` or ``maximum`` stops the axes."""
         return self.action != INDICATE and not (self.minimum is None and self.maximum is None)
 
     def validate(self, path: str) -> None:
@@ -260,7 +260,7 @@ WIDEST = {"stroke": 100.0, "velocity": 1e3, "force": 1e9}
 class Limits:
     """Limits of one axis. Stroke, velocity and force depend on the rig and have no defaults.
 
-    Finite bounds of these three limits ensure that none can be switched off and that every safe stop ends.
+    These three limits have finite bounds, so that none can be switched off and every safe stop ends.
     """
 
     stroke: float = number(
@@ -303,7 +303,7 @@ class Limits:
 
     @property
     def are_stated(self) -> bool:
-        """False for an imported test without limits, to which the widest permitted limits apply."""
+        """False if all limits have their widest permitted values, as in an imported test without limits."""
         return {"stroke": self.stroke, "velocity": self.velocity, "force": self.force} != WIDEST
 
     @property
@@ -311,7 +311,7 @@ class Limits:
         return self.force_rate is not None
 
     def validate(self, path: str) -> None:
-        """Raise ConfigError for a level without effect because it is above the limit of the same quantity."""
+        """Raise ConfigError for a level that is beyond the limit of the same quantity, and so has no effect."""
         for name, level in ({} if self.levels is None else self.levels.in_effect()).items():
             key = QUANTITIES[name].limit
             limit: float | None = getattr(self, key) if key else None
@@ -334,14 +334,14 @@ LONGEST = 2.0**40
 
 
 def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
-    """Return the largest change of the command step per sample while braking, m, for each axis."""
+    """Return for each axis the largest change (m) of the command step from sample to sample while braking."""
     return [limit.deceleration * dt * dt for limit in limits]
 
 
 def samples_to_rest(steps: Iterable[float], changes: Iterable[float]) -> int:
     """Return the number of samples in which axes that stop together come to rest.
 
-    ``steps`` (m) are the command steps of the axes, ``changes`` (m) the permitted changes of a step per sample.
+    ``steps`` (m) are the command steps of the axes, ``changes`` (m) the results of :func:`changes_of_step`.
     """
     return int(
         full_samples(max((abs(step) / change for step, change in zip(steps, changes, strict=True)), default=0.0))
@@ -353,12 +353,12 @@ def full_samples(samples: float) -> float:
 
 
 def braking_way(step: float, samples: float) -> float:
-    """Return the braking distance (m) of a stop that begins with ``step`` (m per sample) and takes ``samples``."""
+    """Return the braking distance (m) of a stop that takes ``samples`` from ``step`` (m per sample) to rest."""
     return 0.5 * abs(step) * max(samples - 1.0, 0.0)
 
 
 def samples_within(step: float, way: float) -> float:
-    """Return the duration (samples) of the longest stop from ``step`` (m per sample) within ``way`` (m)."""
+    """Return the duration (samples) of the longest stop from ``step`` (m per sample) in at most ``way`` (m)."""
     longest = 2.0 * max(way, 0.0) / abs(step) if step != 0.0 else INF
     return 1.0 - ceiling(-longest) if longest < LONGEST else LONGEST
 

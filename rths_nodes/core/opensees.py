@@ -47,7 +47,7 @@ def whole_rows(*lists: Rows) -> list[tuple[int, int]]:
 
 
 def check_files(model: str, files: Sequence[str]) -> None:
-    """Raise ConfigError if the ``model``, or one of ``files`` relative to the folder of the model, is missing."""
+    """Raise ConfigError if ``model``, or one of ``files`` (relative to the model's folder), is missing."""
     if not Path(model).is_file():
         raise ConfigError(f"model = {model!r}: there is no such file")
     for index, file in enumerate(files):
@@ -72,7 +72,7 @@ def _number(word: str) -> object:
 
 
 class ModelProcess(ChildProcess):
-    """Runs the Python file ``work`` with ``task``; ``work`` builds the model that the file ``model`` defines."""
+    """Runs the Python file ``work`` with ``task``. This file builds the model that the file ``model`` defines."""
 
     farewells = ("Process 0 Terminating",)
     points_back = "See stderr output"  # exceptions of OpenSees refer to the reason on stderr

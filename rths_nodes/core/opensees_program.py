@@ -53,7 +53,7 @@ class Model:
         sys.path.insert(0, str(path.parent))
 
     def build(self, step: str, argument: Callable[[], None]) -> None:
-        """Call the function of the user's file that ``step`` names, e.g. ``build("model(rig)", rig)``.
+        """Call the function that ``step`` names in the user's file, e.g. ``build("model(rig)", rig)``.
 
         Errors are reported with their line in the user's file. The file gets no command-line arguments.
         """
@@ -86,7 +86,7 @@ class Model:
             )
 
     def command(self, name: str, arguments: Sequence[object]) -> None:
-        """Run a command of the analysis. Raises SystemExit if the command fails or prints anything.
+        """Run an OpenSees command. Raises SystemExit if the command fails or prints anything.
 
         For some errors, OpenSees only prints a message and continues with a default value.
         """

@@ -7,7 +7,7 @@ params`` and the generated parameter pages.
 
 A ``Params`` class checks its own fields in ``validate``. Checks against the rest of the scenario belong to the
 other methods of :class:`ChecksScenario`, which receive a :class:`TestContext` and never the scenario itself. For
-each family, a class defines the defaults of optional attributes. The registry adds these to the components.
+each family, a class defines the defaults of optional attributes. The registry adds them to the components.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Field: TypeAlias = Any
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def params(cls: type[T]) -> type[T]:
-    """Class decorator of every ``Params``: frozen, keyword-only, with all methods of :class:`ChecksScenario`.
+    """Make a ``Params`` class frozen and keyword-only, and add the missing methods of :class:`ChecksScenario`.
 
     Raises TypeError for a field that no function of this module declares.
 
@@ -155,9 +155,9 @@ def text(doc: str, default: object = attrs.NOTHING, choices: Iterable[str] = (),
 def path(
     doc: str, default: object = attrs.NOTHING, opens: str = "", runs: bool = False, columns: bool = False
 ) -> Field:
-    """Declare a file. A path in a scenario file is relative to that file, otherwise to the working directory.
+    """Declare a file. Its path is relative to the scenario file, or to the working directory if there is none.
 
-    With ``runs`` the file is a program with all rights of the user. ``opens`` names the field that lists the
+    With ``runs``, the file is a program with all rights of the user. ``opens`` names the field that lists the
     files opened by a Python program, relative to the program. These files, and imported modules below the
     program's folder, belong to the program. With ``columns``, a mapping of columns may replace the path in data.
     Recordings contain a copy of the file.
@@ -166,7 +166,7 @@ def path(
 
 
 def texts(doc: str, choices: Iterable[str] = (), **further: Any) -> Field:
-    """Declare a list of strings, stored as a tuple, by default empty. ``choices`` limits each string."""
+    """Declare a list of strings, stored as a tuple, empty by default. ``choices`` restricts each string."""
     return _field("texts", doc, (), choices=tuple(choices), **further)
 
 
@@ -180,7 +180,7 @@ def vector(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: 
 
 
 def matrix(doc: str, unit: str = "", default: object = attrs.NOTHING, large: bool = False) -> Field:
-    """Declare a list of rows of equal length, stored as a tuple of tuples, or a CSV file with the rows.
+    """Declare a matrix: a list of rows of equal length, stored as a tuple of tuples, or a CSV file of rows.
 
     The path is resolved as in :func:`path`. The numbers of a CSV file are stored and recorded. A ``large``
     matrix may also be in a Matrix Market or npz file. For these files, and for CSV files with more than
@@ -192,21 +192,21 @@ def matrix(doc: str, unit: str = "", default: object = attrs.NOTHING, large: boo
 def component(family: str, doc: str, default: object = attrs.NOTHING, after: str = "") -> Field:
     """Declare a section with a ``type`` of ``family``. Its value is the Params of this component.
 
-    ``default`` is None for an optional section, otherwise the data for an omitted section. ``after`` names the
-    field of the component whose output is the input of this component.
+    ``default`` is None for an optional section, or else the data that replace an omitted section. ``after`` names
+    the field of the component whose output is the input of this component.
     """
     return _field("component", doc, default, family=family, after=after)
 
 
 def components(family: str, doc: str) -> Field:
-    """Declare a mapping of names to sections with a ``type`` of ``family``, by default empty."""
+    """Declare a mapping of names to sections with a ``type`` of ``family``, empty by default."""
     return _field("components", doc, attrs.Factory(dict), family=family)
 
 
 def section(cls: type, doc: str, default: object = attrs.NOTHING) -> Field:
     """Declare a section without a ``type``. Its value is an instance of ``cls``.
 
-    The ``default`` is an instance with all defaults if ``cls`` has no required parameters.
+    If ``cls`` has no required parameters, an omitted section becomes ``cls()`` unless ``default`` is set.
     """
     if default is attrs.NOTHING and not required_names(cls):
         default = attrs.Factory(cls)
@@ -214,12 +214,12 @@ def section(cls: type, doc: str, default: object = attrs.NOTHING) -> Field:
 
 
 def sections(cls: type, doc: str, optional: bool = False) -> Field:
-    """Declare a mapping of names to instances of ``cls``. At least one is required unless ``optional``."""
+    """Declare a mapping of names to instances of ``cls``. Unless ``optional``, at least one is required."""
     return _field("sections", doc, attrs.Factory(dict) if optional else attrs.NOTHING, cls=cls)
 
 
 def mapping(doc: str) -> Field:
-    """Declare a mapping of names to plain values, by default empty."""
+    """Declare a mapping of names to plain values, empty by default."""
     return _field("mapping", doc, attrs.Factory(dict))
 
 
@@ -287,13 +287,13 @@ class TestContext:
     dt: float
     """Servo period, s."""
     step: float
-    """Integration step in the time of the structure, s."""
+    """Integration step in structure time, s."""
     substeps: int
     """Samples per integration step, as stated in the scenario."""
     samples_per_step: int
     """Samples per integration step on the rig: ``substeps`` times the time ratio."""
     duration: float
-    """Duration of the test in the time of the structure, s."""
+    """Duration of the test in structure time, s."""
     ramp: str
     has_structure: bool
     """False for a prescribed motion, which has no closed loop."""
@@ -348,7 +348,7 @@ class ChecksScenario:
         """Raise ConfigError for contradictory fields. ``path`` is the path of the component in the scenario."""
 
     def spans(self) -> Mapping[str, float]:
-        """Return the length of history (s) that the component needs, by parameter. A shorter test is refused."""
+        """Return the history (s) that the component needs for each parameter. A shorter test is refused."""
         return {}
 
     def reads(self) -> Sequence[Path]:

@@ -90,7 +90,7 @@ class Damping(Protocol):
     def __init__(self, params: object) -> None: ...
 
     def matrix(self, mass: Array, stiffness: Array) -> Array:
-        """Return the symmetric damping ``(n_dof, n_dof)`` N s/m for a mass (kg) and stiffness (N/m)."""
+        """Return the symmetric damping matrix ``(n_dof, n_dof)`` N s/m for a mass (kg) and stiffness (N/m)."""
         ...
 
 
@@ -165,7 +165,7 @@ class Integrator(Protocol):
         """Receive the ground acceleration ``(steps + 1,)`` m/s^2. The default implementation ignores it."""
 
     def open(self) -> None:
-        """Start an external part, or listen for its connection, before the test. Does not wait."""
+        """Start an external part or listen for its connection before the test, without waiting."""
 
     def missing(self) -> str:
         """Return the reason why step 0 has not been reached since ``open``; empty once it has been reached.
@@ -196,7 +196,7 @@ class Integrator(Protocol):
         return EMPTY
 
     def renew(self, name: str, change: Callable[..., tuple[object, object]]) -> None:
-        """Replace constants and memory of the restoring force ``name`` by ``change(constants, memory)``."""
+        """Replace ``constants, memory`` of the restoring force ``name`` by ``change(constants, memory)``."""
         raise TypeError("this integrator does not support changes of a restoring force")
 
     def finish(self, experimental_force: Array) -> None:
@@ -210,9 +210,9 @@ class Integrator(Protocol):
         """Release the resources of ``open``. May be called at any time."""
 
     def linearised(self) -> Sequence[StepMatrices]:
-        """Return the matrices of ``period`` steps, for a linear structure and an external force of zero.
+        """Return the matrices of ``period`` successive steps, for a linear structure and zero external force.
 
-        Return an empty sequence if they are unknown; ``rths stability`` then refuses the test.
+        Return an empty sequence if the matrices are unknown; ``rths stability`` then refuses the test.
         """
         return ()
 
@@ -256,11 +256,11 @@ class Listener(Protocol):
     """
 
     def states(self, seconds: float) -> list[ReportedState]:
-        """Return the states received since the last call, or wait up to ``seconds`` for a state."""
+        """Return the states received since the last call, after waiting up to ``seconds`` s if there are none."""
         ...
 
     def stop(self) -> None:
-        """End the session: the far end brakes and holds."""
+        """End the session. The far end then brakes and holds the axes."""
 
     def close(self) -> None: ...
 
@@ -306,7 +306,7 @@ class OfPort(Protocol):
         return {}
 
     def accept_any_start(self) -> None:
-        """Accept any active command when a procedure opens the port."""
+        """Let a procedure open the port at any active command, even far from the first Command."""
         return
 
     def warn(self, on: bool) -> None:
@@ -333,7 +333,7 @@ class Readback(Protocol):
 
     @property
     def hydraulics(self) -> int:
-        """Pressure: HYDRAULICS_OFF, _LOW, _HIGH, or HYDRAULICS_NOT_TOLD."""
+        """Hydraulic pressure: HYDRAULICS_OFF, _LOW, _HIGH, or HYDRAULICS_NOT_TOLD."""
         return HYDRAULICS_NOT_TOLD
 
     @property
@@ -343,7 +343,7 @@ class Readback(Protocol):
 
     @property
     def heartbeat(self) -> int | None:
-        """Heartbeat counter for the rig, which advances only with processed samples; None without a heartbeat."""
+        """Heartbeat counter for the rig; advances only with processed samples. None without a heartbeat."""
         return None
 
     @property
@@ -435,7 +435,7 @@ class Port(OfPort, Readback, Protocol):
         """Return whether the Measurement of the tick is available, without waiting."""
 
     def read(self) -> Measurement:
-        """Return the Measurement of the tick once ready. After :meth:`begin`, this is Measurement 0."""
+        """Return the Measurement of the tick, once ready. After :meth:`begin`, this is Measurement 0."""
 
     def truth(self) -> Measurement | None:
         """Return the noise-free state of the rig at the tick; None if unknown, e.g. for a real rig."""
@@ -457,7 +457,7 @@ class Quantity(Protocol):
     def __init__(self, params: object, dt: float) -> None: ...
 
     def unit(self, units: Sequence[Unit]) -> Unit:
-        """Return the quantity's unit for the units of its expressions. Raises ValueError for unsuitable units."""
+        """Return the quantity's unit, given the units of its expressions. Raises ValueError if they do not fit."""
 
     def step(self, values: Sequence[float]) -> float:
-        """Return the quantity at the next sample from ``values`` of its expressions. All are in SI units."""
+        """Return the quantity at the next sample from the ``values`` of its expressions, all in SI units."""

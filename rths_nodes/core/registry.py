@@ -57,7 +57,7 @@ def _entry_points() -> Any:
 
 
 def built_in(family: str) -> dict[str, str]:
-    """Return ``module:Class`` of this package's components, by name."""
+    """Return ``module:Class`` of each component of ``family`` in this package, by name."""
     home = FAMILIES[family]
     table: dict[str, str] = importlib.import_module(home).TABLE
     return {name: f"{home}{target}" if target.startswith((".", ":")) else target for name, target in table.items()}
@@ -136,7 +136,7 @@ def added() -> list[tuple[str, object]]:
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return an identifier of this process and the added components of ``parts``; empty if ``parts`` has none."""
+    """Return an identifier of this process and of the added components in ``parts``; empty if there are none."""
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -190,7 +190,7 @@ def summary(documented: object) -> str:
 
 
 def class_of(family: str, built: AnyParams) -> Any:
-    """Return the component class of ``built`` parameters. Raises ConfigError if it is missing or redefined."""
+    """Return the component class of ``built`` parameters. Raises ConfigError for a missing or redefined class."""
     if built.cannot_be_built:
         raise ConfigError(built.cannot_be_built)
     cls = load(family, type(built).type_name)

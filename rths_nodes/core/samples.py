@@ -45,7 +45,7 @@ NO_ENERGIES: Array = np.full(4, np.nan)
 
 
 def equal(one: Array, other: Array) -> bool:
-    """Return whether two short arrays are equal, ten times faster than ``np.array_equal``."""
+    """Return whether two short arrays are equal. Ten times faster than ``np.array_equal``."""
     same: bool = one.tolist() == other.tolist()
     return same
 
@@ -98,8 +98,8 @@ class Target:
 class Command:
     """Command k: target (after ramp and setup) and command (after compensation), ``(n_axes,)`` m.
 
-    ``control_mode`` has one byte per axis, MODE_DISPLACEMENT or MODE_FORCE; without bytes, all axes
-    are in displacement mode. In force mode target and command are in N.
+    ``control_mode`` has one byte per axis, MODE_DISPLACEMENT or MODE_FORCE; if empty, all axes
+    are in displacement mode. In force mode, target and command are in N.
     """
 
     sample: int
@@ -132,8 +132,8 @@ class Measurement:
 class Motion:
     """Displacement (m), velocity (m/s) and acceleration (m/s^2) at one sample.
 
-    ``flagged`` is true if adaptation must pause: the motion or its measurement was bridged, or a soft start fades
-    out. ``preparing`` is true during a soft start. ``force`` ``(n_axes,)`` N was measured together with the
+    ``flagged`` is true if adaptation must pause: the motion or its measurement was bridged, or a soft start is
+    fading out. ``preparing`` is true during a soft start. ``force`` ``(n_axes,)`` N was measured together with the
     displacement that a compensator receives with this motion.
     """
 

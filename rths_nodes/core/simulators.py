@@ -83,15 +83,15 @@ class Specimen:
         return cls.KERNEL
 
     def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        """Return the force, N, in ``state`` at ``displacement`` (m) and ``velocity`` (m/s), without inertia."""
+        """Return the force (N), without inertia, in ``state`` at ``displacement`` (m) and ``velocity`` (m/s)."""
         return self._kernel.force(self._constants, tuple(state), displacement, velocity)
 
     def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        """Return the rates of the inner ``state`` at ``displacement`` (m) and ``velocity`` (m/s)."""
+        """Return the rates of change of the inner ``state`` at ``displacement`` (m) and ``velocity`` (m/s)."""
         return self._kernel.rate(self._constants, tuple(state), displacement, velocity)
 
     def bound(self) -> tuple[SpecimenKernel, object]:
-        """Return a kernel and its constants. The kernel calls the class's own ``force`` and ``rate``, if any."""
+        """Return a kernel and its constants. The kernel calls ``force`` and ``rate`` if either is overridden."""
         if inherits(type(self), Specimen, "force", "rate"):
             return self._kernel, self._constants
         return SPECIMEN_OBJECT, self
@@ -155,7 +155,7 @@ class Actuator:
         )
 
     def bound(self) -> tuple[Kernel, object]:
-        """Return a kernel and its constants. The kernel calls the class's own ``step``, if any."""
+        """Return a kernel and its constants. The kernel calls ``step`` if the class overrides it."""
         if inherits(type(self), Actuator, "step"):
             return self._kernel, self.constants
         return ACTUATOR_OBJECT, self
@@ -249,6 +249,6 @@ class Rig:
         self.displacement, self.velocity, self.force, self.auxiliary = shown
 
     def follow(self, command: list[float], auxiliary: Array) -> tuple[list[float], list[float]]:
-        """Advance by one sample, and return displacements (m) and forces (N) as floats."""
+        """Advance by one sample, and return displacements (m) and forces (N) as lists of floats."""
         self.step(np.array(command), auxiliary)
         return self.displacement.tolist(), self.force.tolist()

@@ -2,7 +2,7 @@
 """Process that reads a MATLAB, HDF5 or netCDF file, run by ``core/child_program.py`` with the task as JSON.
 
 A damaged file can crash the libraries or exhaust the memory, but ends only this process. The process writes one
-line of JSON to the descriptor ``out``, then the numbers as float64. This file imports nothing from the package.
+line of JSON, then the numbers as float64, to the descriptor ``out``. This file imports nothing from the package.
 """
 
 from __future__ import annotations

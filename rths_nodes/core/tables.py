@@ -103,7 +103,7 @@ class Table:
     def numbers(self, name: str, index: int, path: str) -> Array:
         """Return column ``index`` (from 1) of ``name``, ``(n,)``.
 
-        In a struct array or a cell array, ``index`` selects the element. Raises ConfigError, with the key
+        In a struct array or a cell array, ``index`` selects the element. Raises ConfigError, which names
         ``path``, if the column is missing or invalid.
         """
         called, index = self._located(name, index, path)
@@ -201,9 +201,9 @@ SHORTEST_STEP = float(np.finfo(float).tiny)
 
 
 def even_step(times: Array, lines: Sequence[int] | None = None) -> tuple[float, float]:
-    """Return the step of ``times`` (s) and the tolerance for rounded times (s).
+    """Return the uniform step (s) of ``times`` (s) and the tolerance (s) for rounded times.
 
-    Raises ConfigError, with the line or row of the most uneven time, unless the steps are positive and uniform.
+    Raises ConfigError, naming the line or row of the most uneven time, unless the steps are positive and uniform.
     """
     after = times - times[0]
     index = np.arange(len(times)) - 0.5 * (len(times) - 1)
@@ -330,7 +330,7 @@ def _is_number(cell: str) -> bool:
 
 
 def read_binary(path: Path, most: int = LARGEST) -> Contents:
-    """Read a MATLAB, HDF5 or netCDF file. Elements of structs are named ``s.x`` or ``s(2).x``, of cells ``c{2}``.
+    """Read a MATLAB, HDF5 or netCDF file. Struct fields are named ``s.x`` or ``s(2).x``, cells ``c{2}``.
 
     Raises ValueError for a file that is damaged, exceeds ``most`` bytes (TooLarge) or refers to data in other
     files. Raises OSError for an unreadable file, and ConfigError for HDF5 without h5py.
@@ -376,7 +376,7 @@ def _received(results: IO[bytes], most: int, kind: str) -> Contents:
 
 
 def hdf5(purpose: str, otherwise: str = "") -> Any:
-    """Return the module h5py. Raises ConfigError, with the advice ``otherwise``, if h5py is not installed."""
+    """Return the module h5py. If it is missing, raise ConfigError with ``purpose`` and advice ``otherwise``."""
     try:
         import h5py
     except ImportError:

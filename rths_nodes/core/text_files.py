@@ -89,7 +89,7 @@ def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return inode, size and times of a file. Raises OSError if it is missing, ValueError for an invalid path."""
+    """Return inode, size and times of ``path``. Raises OSError if it is missing, ValueError if it is invalid."""
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
@@ -176,13 +176,13 @@ def _remove(folder: Path, owner: int) -> None:
 
 
 def read_text(path: str | os.PathLike[str], most: int = LARGEST_TEXT) -> str:
-    """Return UTF-8 or UTF-16 text. Raises the errors of :func:`read_bytes`, and ValueError for invalid text."""
+    """Decode a UTF-8 or UTF-16 file. Raises the errors of :func:`read_bytes`, and ValueError for invalid text."""
     data = read_bytes(path, most)
     return data.decode(encoding_of(data))
 
 
 def number_of(cell: str) -> float:
-    """Return a decimal number. Raises ValueError for other text, including 1_000, which ``float`` accepts."""
+    """Convert ``cell`` to a float. Raises ValueError unless it is a decimal number; ``1_000`` is refused."""
     if "_" in cell:
         raise ValueError(f"could not convert string to float: {cell!r}")
     return float(cell)

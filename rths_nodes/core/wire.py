@@ -102,7 +102,7 @@ def definition(message: str) -> str:
 
 @cache
 def fields_of(text: str) -> tuple[tuple[str, str, int], ...]:
-    """Return the name, type and largest array length (0: scalar) of each field that ``text`` defines."""
+    """Return the name, type and largest array length (0 for a scalar) of each field that ``text`` defines."""
     matches = filter(None, map(FIELD.match, text.partition(SEPARATOR)[0].splitlines()))
     return tuple(
         (match["name"], match["type"], int(match["bound"] or UNBOUNDED) if match["array"] else 0)

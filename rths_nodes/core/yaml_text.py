@@ -209,12 +209,12 @@ def source_of(path: str | os.PathLike[str], origin: str) -> str:
 
 
 def number_in(word: str) -> object:
-    """Return ``word``, converted if YAML reads it as a number. Raises ConfigError for an ambiguous number."""
+    """Return ``word`` as a number if YAML reads it so, otherwise unchanged. Raises ConfigError if ambiguous."""
     numeric = any(re.fullmatch(_PATTERNS[kind][0], word) for kind in ("int", "float"))
     return parse(word, "number") if numeric else word
 
 
 def dump(data: object, rows: bool = False) -> str:
-    """Return data as text for YAML 1.1 and 1.2, with exact floats; ``rows`` puts a list of numbers on one line."""
+    """Return ``data`` as YAML 1.1 and 1.2, with exact floats. ``rows`` puts each list of numbers on one line."""
     flow = None if rows else False
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=flow))
