@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile C sources with the machine's compiler, and store the libraries in a folder of the user.
+"""Compile C sources with the machine's compiler, and store the libraries in the user's cache folder.
 
 The file name of a library contains its hash and a key of its source, compiler, processor, flags and C library. A
-library is loaded only if the hash matches.
+library is loaded only if its hash matches.
 
 The last bits of ``exp``, ``log``, ``pow``, ``sin``, ``cos`` and ``tanh`` depend on the C library. These functions
 must return the stored results, which are valid for glibc 2.28 or later on x86-64 and aarch64.
@@ -137,10 +137,10 @@ def _opened(path: Path, kind: str) -> object:
 
 
 def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
-    """Return the library or program of a C source ``text``. Compile it unless the folder contains the binary.
+    """Return the library or program of the C source ``text``, compiled unless the cache folder contains it.
 
-    If the folder cannot be used, the binary is built in a temporary folder for this process only, and a note
-    states the reason. Raises Unbuilt if the source cannot be compiled or loaded.
+    If the cache folder cannot be used, the binary is built in a temporary folder for this process only, and a
+    note states the reason. Raises Unbuilt if the source cannot be compiled or loaded.
     """
     directory, key = folder(), key_of(text, tools)
     if library := kept(key, kind):
@@ -201,7 +201,7 @@ def check_private(directory: Path) -> None:
 
 @cache
 def check_elementary(tools: Toolchain) -> None:
-    """Raise Unbuilt if a function of the C library does not return exactly the stored results."""
+    """Raise Unbuilt if results of the C library's functions differ in any bit from the stored results."""
     library = built(CALLS, tools)
     for name, expected in RESULTS.items():
         function = getattr(library.handle, f"of_{name}")

@@ -536,7 +536,7 @@ class FunctionTranslator(Expressions):
         self._loop(node, "for (;;)", begin)
 
     def _for_loop(self, node: ast.For) -> None:
-        """Translate a loop over a range to a C loop unless its body needs a known index. Unroll other loops."""
+        """Translate a loop over a range to a C loop. Unroll other loops, and any loop that needs a known index."""
         over = self.value(node.iter)
         if isinstance(over, Range):
             undo = self._undo()
@@ -594,7 +594,7 @@ class FunctionTranslator(Expressions):
     def _carried(self, node: ast.For | ast.While, begin: Callable[[], None]) -> dict[str, Value]:
         """Declare variables for the names that a loop changes, and bind the names to these variables.
 
-        The loop is translated repeatedly, for trial, until no further name changes.
+        The loop is translated on trial until no further name changes.
         """
         stored = {name.id for name in names_in(node.body) if isinstance(name.ctx, ast.Store)}
         firsts = {name: self.env[name] for name in sorted(stored & self.env.keys())}

@@ -202,7 +202,7 @@ def kind_of(numbers: Iterable[Scalar | Arr]) -> str:
 
 
 def joined(values: Sequence[Value], stem: str) -> Value:
-    """Return one value that can represent any of ``values``, or MISMATCH.
+    """Return one value that can represent any of ``values``, or MISMATCH if none exists.
 
     Each part that differs between ``values`` becomes a variable whose name begins with ``stem``.
     """
@@ -233,7 +233,7 @@ def leaves(value: Value) -> list[Value]:
 
 
 def rebuilt(value: Value, parts: list[Value]) -> Value:
-    """Return ``value`` with its leaves replaced by the first items of ``parts``. Remove these items."""
+    """Return ``value`` with its leaves replaced by items that are removed from the start of ``parts``."""
     if isinstance(value, Tup):
         return replace(value, items=tuple([rebuilt(item, parts) for item in value.items]))
     return parts.pop(0)
@@ -339,7 +339,7 @@ class Scope:
         return cast(V, rebuilt(value, parts))
 
     def meet(self, name: str, ends: Sequence[tuple[Value, Lines]]) -> Value:
-        """Return one value valid after all branches, or MISMATCH.
+        """Return one value that is valid after all branches, or MISMATCH if none exists.
 
         Assignments to this value are appended to the lines of ``ends``.
         """
@@ -392,7 +392,7 @@ class Scope:
         return str(int(index.const) + length)
 
     def never_negative(self, c: str) -> bool:
-        """Return whether an integer expression has only literals and non-negative indices, and no minus sign."""
+        """Return whether the expression ``c`` has only literals and non-negative indices, and no minus sign."""
         return "-" not in c and self.counting.issuperset(re.findall(r"[A-Za-z_]\w*", c))
 
     def items_of(self, value: Value) -> list[Value]:
@@ -427,7 +427,7 @@ class Scope:
         return Scalar(table.kind, table.at(self.position_of(position, len(numbers))))
 
     def store(self, target: Value, value: Value, shifted: bool = True) -> None:
-        """Assign ``value`` to one or all elements of ``target``, as numpy does.
+        """Assign ``value`` to the number ``target``, or to all elements of the array ``target``, as numpy does.
 
         If ``shifted``, a value that shares the memory of ``target`` is copied first.
         """

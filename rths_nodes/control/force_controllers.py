@@ -116,7 +116,7 @@ def pi_constants(params: FeedForwardPi.Params, dt: float) -> PiConstants:
 
 def pi_law(extension: Callable[..., float]) -> ForceKernel:
     def fed_forward(k: PiConstants, s: PiState, target: float, drift: float) -> float:
-        """Return the extension (m) for force target and drift, both extrapolated by the actuator's delay."""
+        """Return the extension (m) for ``target`` and ``drift``, both extrapolated by the actuator's delay."""
         compliance, _, _, ahead, column = k
         _, _, target_before, drift_before = s
         force = target + ahead * (target - target_before)
@@ -192,7 +192,7 @@ class FeedForwardPi(ForceControllerOfKernel):
 
 
 class ValveConstants(NamedTuple):
-    """Constants of both loops, in SI units.
+    """Constants of the force loop and the displacement loop, in SI units.
 
     ``by_force`` and ``by_displacement`` are the gains k_f and k_d. ``share`` is 1 - e^{-dt / T}. ``fastest`` and
     ``leaks`` are the piston velocities at full signal and due to leakage.
@@ -237,7 +237,7 @@ def valve_law(extension: Function) -> ForceKernel:
     def begin(
         k: ValveConstants, s: ValveState, position: float, target: float, drift: float, drift_before: float
     ) -> ValveState:
-        """Return the state of the force loop at the present ``position``. The flow of the valve is kept."""
+        """Return the first state of the force loop, with the present ``position`` (m) and the present flow."""
         return position, s[1], position - extension(k[7], target * k[0], drift), 0.0
 
     def step(
@@ -253,7 +253,7 @@ def valve_law(extension: Function) -> ForceKernel:
 
 
 class ServoValve(ForceControllerOfKernel):
-    """Rig's own controller and servovalve, in the sign convention of the axis. Commands are piston positions."""
+    """Controller and servovalve of the rig, in the sign convention of the axis. Commands are piston positions."""
 
     @params
     class Params:
@@ -300,6 +300,6 @@ class ServoValve(ForceControllerOfKernel):
         self._state = (position, 0.0, 0.0, 0.0)
 
     def hold(self, command: float, shown: float) -> float:
-        """Return the piston position (m) while ``command`` (m) is held and the sensor measures ``shown`` (m)."""
+        """Return the next piston position (m) if ``command`` (m) is held and the sensor measures ``shown`` (m)."""
         self._state, position = hold(self._constants, self._state, command, shown)
         return float(position)

@@ -107,13 +107,13 @@ def duration(params: object, dt: float, substeps: int) -> Step:
 
 
 def start_line(k: Step, x: float, v: float, a: float) -> Four:
-    """Return the line at Target 0: its start and end (m), their difference (m), and its slope (m/s)."""
+    """Return the line at Target 0: start and end (m), difference of both (m), and slope (m/s)."""
     nothing = x - x  # an array of zeros if x is an array
     return x, x, nothing, nothing
 
 
 def follow_line(k: Step, s: Four, x: float, v: float, a: float) -> Four:
-    """Return the line from the last Target to this Target."""
+    """Return the line from the last Target to the new Target, whose displacement is ``x`` (m)."""
     step, _ = k
     _, before, _, _ = s
     difference = x - before
@@ -143,20 +143,20 @@ class LinearRamp(OfKernel):
 
 
 def start_parabola(k: Step, x: float, v: float, a: float) -> Four:
-    """Return the start and end of the parabola (m), its initial slope (m/s), and its curvature (m/s^2)."""
+    """Return the parabola at Target 0: start and end (m), initial slope (m/s), and curvature (m/s^2)."""
     step, _ = k
     return x - step * v + 0.5 * (step * step) * a, x, v, a
 
 
 def follow_parabola(k: Step, s: Four, x: float, v: float, a: float) -> Four:
-    """Return the parabola through the last two targets and this target."""
+    """Return the parabola through the last two targets and the new target ``x`` (m)."""
     step, _ = k
     before, last, _, _ = s
     return last, x, (x - before) / (2.0 * step), (x - 2.0 * last + before) / (step * step)
 
 
 def on_parabola(k: Step, s: Four, substep: int) -> Triple:
-    """Return the motion on the parabola at a substep."""
+    """Return the motion on the parabola at ``substep``."""
     step, substeps = k
     begin, _, slope, acceleration = s
     time = substep / substeps * step
@@ -190,7 +190,7 @@ def start_curve(k: Step, x: float, v: float, a: float) -> Curve:
 
 
 def follow_curve(k: Step, s: Curve, x: float, v: float, a: float) -> Curve:
-    """Return this target and the coefficients c0 to c5 of the curve that ends at this target."""
+    """Return the new target and the coefficients c0 to c5 (m) of the curve that ends at this target."""
     step, _ = k
     x0, v0, a0, _, _, _, _, _, _ = s
     gone, c1, by_v = x - x0, step * v0, step * v
@@ -202,7 +202,7 @@ def follow_curve(k: Step, s: Curve, x: float, v: float, a: float) -> Curve:
 
 
 def on_curve(k: Step, s: Curve, substep: int) -> Triple:
-    """Return the motion along the curve, which ends exactly at the target."""
+    """Return the motion on the curve at ``substep``. The last substep returns exactly the target."""
     step, substeps = k
     x, v, a, c0, c1, c2, c3, c4, c5 = s
     if substep == substeps:
@@ -255,7 +255,7 @@ def prediction(params: PredictorCorrectorRamp.Params, dt: float, substeps: int) 
 
 
 def through(order: int, x: float, before: float, earlier: float, first: float) -> Four:
-    """Return the coefficients of the polynomial through the last ``order`` + 1 targets."""
+    """Return the polynomial (coefficients in m) through the last ``order`` + 1 targets; ``x`` is the newest."""
     one = x - before
     if order == 1:
         return x, one, 0.0 * one, 0.0 * one
@@ -267,7 +267,7 @@ def through(order: int, x: float, before: float, earlier: float, first: float) -
 
 
 def start_prediction(k: Prediction, x: float, v: float, a: float) -> Predicted:
-    """Return the state at Target 0. Earlier targets are extrapolated from its velocity and acceleration."""
+    """Return the state at Target 0. Earlier targets are extrapolated backwards with ``v`` and ``a``."""
     step, _, _, order = k
     before = x - step * v + 0.5 * (step * step) * a
     earlier = x - 2.0 * step * v + 2.0 * (step * step) * a
@@ -277,7 +277,7 @@ def start_prediction(k: Prediction, x: float, v: float, a: float) -> Predicted:
 
 
 def follow_prediction(k: Prediction, s: Predicted, x: float, v: float, a: float) -> Predicted:
-    """Return the prediction of this target, its error, and the polynomial that predicts the next target."""
+    """Return the next state, with the prediction error of the new target and a prediction of the next target."""
     _, _, _, order = k
     _, curve, _, before, earlier, first = s
     c0, c1, c2, c3 = curve

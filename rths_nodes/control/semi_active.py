@@ -100,7 +100,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, auxiliary: Array, ground_acceleration: float, chance: float
 ) -> tuple[State, tuple[float]]:
-    """Update the filter. Return the full voltage if it moves the force towards the requested force, else 0."""
+    """Update the filter. Return full voltage if this moves the force towards the requested force, otherwise 0."""
     gain, _, onward, channels, ground, voltage = k
     estimated, _ = s
     states, count, shown = len(onward), len(channels), numbers(auxiliary)
@@ -215,7 +215,7 @@ def constant(
 
 
 class Passive(SemiActiveOfKernel):
-    """Constant voltage during the test: 0 V is "passive off", the largest voltage is "passive on"."""
+    """Constant voltage during the test: 0 V is "passive off" and the largest voltage is "passive on"."""
 
     @params
     class Params:

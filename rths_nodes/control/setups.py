@@ -133,7 +133,7 @@ class Matrix(SetupOfKernel):
         )
 
         def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
-            """Return the stop group of each axis. Axes that share degrees of freedom have the same group."""
+            """Return a stop group per axis: one group for all ``coupled`` axes with shared degrees of freedom."""
             groups = list(range(n_axes))
             for column in zip(*self.matrix, strict=False) if self.coupled else ():
                 joined = {groups[axis] for axis, share in enumerate(column[:n_moved]) if share}
@@ -219,7 +219,7 @@ class RigidCoupler(SetupOfKernel):
         return SetupKernel(coupler_constants, *posed(inner_axes, inner_forces))
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Solve for the degrees of freedom by Newton's method. Return NaN if no solution is within the limits."""
+        """Return the degrees of freedom by Newton's method, or NaN if no solution is within the limits."""
         pose = self._coupler.degrees_of_freedom(displacement)
         return pose if self._inverse is None else self._inverse @ pose
 
@@ -281,7 +281,7 @@ class ScaledSetup(SetupOfKernel):
     """Converts between a structure and a scaled specimen. ``setup`` has the scale of the structure.
 
     Axes, measurements and limits have the scale of the specimen. ``length`` ``(n_axes,)`` and ``force`` are ratios
-    of structure to specimen. The force axes are the last entries of ``force``.
+    of structure to specimen. The last entries of ``force`` are for the force axes.
     """
 
     def __init__(self, setup: Setup, length: Sequence[float], force: Sequence[float]) -> None:
@@ -374,7 +374,7 @@ class UprightLoad(SetupOfKernel):
 
 
 def places(params: UprightLoad.Params, n_axes: int) -> tuple[float, int, int]:
-    """Return the load actuator's length (m), the index of the axis that inclines it, and its own index.
+    """Return the length (m) of the load actuator, and the indices of the inclining axis and the load axis.
 
     Raises ConfigError if ``inclined_by`` exceeds the number of displacement axes.
     """

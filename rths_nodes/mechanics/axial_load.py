@@ -49,7 +49,7 @@ def extension_at(k: Lengths, shortening: float, drift: float) -> float:
 
 
 def lowered(k: Lengths, extension: float, drift: float) -> float:
-    """Return the descent of the head (m) for an ``extension`` (m) of the actuator."""
+    """Return the descent of the head (m) at ``extension`` (m) of the actuator and ``drift`` (m)."""
     _, actuator = k
     return extension if actuator == INF else other_leg(actuator + extension, drift) - actuator
 
@@ -60,7 +60,7 @@ def shortening_at(k: Lengths, extension: float, drift: float) -> float:
 
 
 def directions_at(k: Lengths, extension: float, drift: float) -> tuple[float, float, float, float]:
-    """Return the sine and cosine of the column's inclination, then of the actuator's inclination."""
+    """Return sin a, cos a, sin b and cos b: the directions of column and actuator from the vertical."""
     length, actuator = k
     down = lowered(k, extension, drift)
     column = hypot(length - down, drift)

@@ -18,7 +18,7 @@ LEAST_GAMMA = 1e-9
 
 
 def check_shape(beta: float, gamma: float, path: str, unit: str = "") -> None:
-    """Raise ConfigError for ``path`` if z never yields or never unloads."""
+    """Raise ConfigError with ``path`` if beta + gamma <= 0 (no yielding) or gamma is too small (no unloading)."""
     suffix = f" {unit}" if unit else ""
     if beta + gamma <= 0.0:
         raise ConfigError(
@@ -34,7 +34,7 @@ def check_shape(beta: float, gamma: float, path: str, unit: str = "") -> None:
 
 
 def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, exponent: float) -> float:
-    """Return dz/dx times the yield displacement, Eq. (14): 1 - (gamma sgn(dx z) + beta) |z|^exponent."""
+    """Return 1 - (gamma sgn(``direction`` z) + beta) |z|^exponent, which is dz/dx times the yield displacement."""
     shape = gamma + beta if direction * z > 0.0 else beta - gamma
     if exponent == 2.0:
         return 1.0 - shape * z * z
@@ -44,7 +44,7 @@ def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, expone
 def bouc_wen_decay(beta: float, gamma: float, exponent: float, yield_displacement: float) -> Decay:
     """Return the decay of z towards its limit z_max = (beta + gamma)^(-1 / exponent).
 
-    The rate is largest at the limit: exponent / (z_max yield_displacement), per m. ``settling`` is the number of
+    The decay is fastest at the limit: exponent / (z_max yield_displacement), per m. ``settling`` is the number of
     decay times from the opposite limit until the distance of z from the limit is lost in rounding.
     """
     shape = beta + gamma

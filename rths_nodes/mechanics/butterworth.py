@@ -52,7 +52,7 @@ def both_settled(first: Callable[..., object], second: Callable[..., object]) ->
 
 
 class Butterworth:
-    """Low-pass filter of ``order`` and ``cutoff`` (Hz), sampled every ``dt`` (s). ``delay`` (s) is valid at 0 Hz.
+    """Low-pass filter of ``order`` and ``cutoff`` (Hz), sampled every ``dt`` (s). ``delay`` (s) applies at 0 Hz.
 
     Raises ValueError if a value is out of range.
     """
@@ -93,7 +93,7 @@ class Butterworth:
 
 
 def filtered(values: Array, low_pass: Butterworth | None) -> Array:
-    """Filter ``values``, starting in the steady state of the first value; unchanged if ``low_pass`` is None."""
+    """Return ``values`` filtered from the steady state of the first value; unchanged if ``low_pass`` is None."""
     if low_pass is None or not len(values):
         return values
     low_pass.start(float(values[0]))
@@ -101,7 +101,7 @@ def filtered(values: Array, low_pass: Butterworth | None) -> Array:
 
 
 def _second(c: float, d: float) -> _Section:
-    """Return the section c^2 / (s^2 + d c s + c^2) after the bilinear transform."""
+    """Return the coefficients of c^2 / (s^2 + d c s + c^2) after the bilinear transform."""
     a0 = 1.0 + d * c + c * c
     b = c * c / a0
     return b, 2.0 * b, b, 2.0 * (c * c - 1.0) / a0, (1.0 - d * c + c * c) / a0

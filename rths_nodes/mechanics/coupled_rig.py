@@ -52,9 +52,9 @@ def coupled_model(
     actuator_gain: Sequence[float],
     path: str = "rig",
 ) -> CoupledModel:
-    """Return the model with these constants. A sequence of one number applies to all actuators.
+    """Return the model with the given constants. A sequence of one number applies to all actuators.
 
-    Raises ConfigError, with ``path``, for mismatched sizes, an asymmetric matrix, a mass that is not positive
+    Raises ConfigError, naming ``path``, for mismatched sizes, an asymmetric matrix, a mass that is not positive
     definite, or a negative eigenvalue of damping or stiffness.
     """
     matrices = {"mass": np.array(mass, float), "damping": np.array(damping), "stiffness": np.array(stiffness)}
@@ -80,7 +80,7 @@ def coupled_model(
 
 
 def checked(matrix: Array, n: int, path: str) -> Array:
-    """Return the ``matrix`` ``(n, n)``. Raises ConfigError unless it is symmetric and positive semidefinite."""
+    """Return ``matrix``. Raises ConfigError unless it is ``(n, n)``, symmetric and positive semidefinite."""
     if matrix.shape != (n, n) or not np.allclose(matrix, matrix.T):
         raise ConfigError(f"{path}: must be a symmetric {n} x {n} matrix, with as many rows as mass")
     lowest = float(np.linalg.eigvalsh(matrix)[0])
@@ -110,9 +110,9 @@ def state_space(model: CoupledModel) -> tuple[Array, Array, Array]:
 
 
 def force_input(model: CoupledModel, location: ArrayLike) -> Array:
-    """Return the state-space column ``(3 n,)`` for the restoring force (N) of a device at ``location`` ``(n,)``.
+    """Return the input column ``(3 n,)`` for the restoring force (N) of a device at ``location`` ``(n,)``.
 
-    For a device between ground and first floor, ``location`` is 1 at the first degree of freedom.
+    For a device between ground and first floor, ``location`` is 1 at the first degree of freedom and 0 elsewhere.
     """
     n = len(model.mass)
     return np.concatenate([np.zeros(n), -np.linalg.solve(model.mass, np.asarray(location, float)), np.zeros(n)])

@@ -95,7 +95,7 @@ def determinant_of_three(rows: Rows) -> float:
 
 
 def solved_two(rows: Rows, right: Numbers) -> tuple[float, float]:
-    """Solve ``rows`` x = ``right`` by Cramer's rule; NaN if singular."""
+    """Return x of ``rows`` x = ``right`` by Cramer's rule, or NaN if ``rows`` is singular."""
     ((a, b), (c, d)), (p, q) = rows, right
     determinant = a * d - b * c
     if determinant == 0.0:
@@ -155,7 +155,7 @@ def link(axis: Axis, pose: tuple[float, float, float, float, bool]) -> Link:
 
 
 def moving(link: Link, rates: tuple[float, float, float, float, float, float, bool]) -> tuple[float, float]:
-    """Return the velocity and acceleration of an axis from the rates of x, y and theta."""
+    """Return velocity and acceleration of an axis; ``rates`` has x', y', theta', x'', y'', theta'', ``long``."""
     ux, uy, length, sx, sy = link
     vx, vy, spin, ax, ay, spin_rate, long = rates
     wx, wy = vx - spin * sy, vy + spin * sx
@@ -174,7 +174,7 @@ def rest_of(axis: Axis, nothing: float) -> float:
 
 
 class CouplerKernel(NamedTuple):
-    """Functions of a coupler with the constants k. Motions are tuples."""
+    """Functions for motion and forces of a coupler with the constants k. Motions are tuples."""
 
     axes: Callable[..., Motion]
     """``(k, x, v, a) -> d, d', d''``: motion of the axes from motion of the coupler."""
@@ -207,7 +207,7 @@ def links_of(shape: Shape) -> tuple[Callable[..., tuple[Link, ...]], Callable[..
         return mapped(link, k[0], (x, y, cos(theta), sin(theta), k[1]))
 
     def is_open(k: Constants, pose: Numbers, held: tuple[Link, ...]) -> bool:
-        """Return whether a pose is within the limits and its Jacobian is not singular."""
+        """Return whether ``pose``, with links ``held``, is within the limits and has a nonsingular Jacobian."""
         if not reaches(k, split(pose)[2], mapped(at, held, 2)):
             return False
         return k[5] * determinant(mapped(row, held, k[4])) > SINGULAR
@@ -220,7 +220,7 @@ def newton(shape: Shape) -> Callable[..., Numbers]:
     row, solved = shape.row, shape.solved
 
     def pose(k: Constants, displacement: Numbers, near: Numbers) -> Numbers:
-        """Return the coupler's pose for axis displacements, by Newton's method; NaN without convergence."""
+        """Return the pose at axis ``displacement`` by Newton's method from ``near``; NaN if not converged."""
         solution, close = near, k[6]
         for _ in range(ITERATIONS):
             held = links(k, solution)
@@ -244,13 +244,13 @@ def exact(shape: Shape) -> CouplerKernel:
     (links, is_open), pose = links_of(shape), newton(shape)
 
     def rates(k: Constants, held: tuple[Link, ...], v: Numbers, a: Numbers) -> tuple[tuple[float, float], ...]:
-        """Return the velocity and acceleration of each axis from the motion of the coupler."""
+        """Return velocity and acceleration of each axis for links ``held`` and coupler motion ``v``, ``a``."""
         vx, vy, spin = split(v)
         ax, ay, spin_rate = split(a)
         return mapped(moving, held, (vx, vy, spin, ax, ay, spin_rate, k[1]))
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
-        """Return the motion of the axes from the motion of the coupler; NaN beyond the limits."""
+        """Return the motion of the axes from the coupler's motion ``x``, ``v``, ``a``; NaN beyond the limits."""
         held = links(k, x)
         if not is_open(k, x, held):
             none = all_nan(x)
@@ -260,7 +260,7 @@ def exact(shape: Shape) -> CouplerKernel:
         return gone, mapped(at, rates_held, 0), mapped(at, rates_held, 1)
 
     def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Numbers:
-        """Return the forces on the coupler, by equal virtual work; NaN beyond the limits."""
+        """Return forces on the coupler with the same virtual work as ``axis_forces``; NaN beyond the limits."""
         held = links(k, pose)
         if not is_open(k, pose, held):
             return all_nan(pose)
@@ -272,7 +272,7 @@ def exact(shape: Shape) -> CouplerKernel:
     def motion(
         k: Constants, displacement: Numbers, velocity: Numbers, acceleration: Numbers, near: Numbers
     ) -> Motion:
-        """Return the motion of the coupler from the motion of the axes, by Newton's method."""
+        """Return the motion of the coupler from the motion of the axes, by Newton's method from pose ``near``."""
         x = pose(k, displacement, near)
         held = links(k, x)
         rows = mapped(row, held, 1.0)
@@ -296,7 +296,7 @@ def linear(shape: Shape) -> CouplerKernel:
         return reaches(k, split(pose)[2], lengths)
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
-        """Return the motion of the axes by the Jacobian of the pose at rest; NaN beyond the limits."""
+        """Return the motion of the axes, computed with the Jacobian at rest; NaN beyond the limits."""
         if not open_at(k, x):
             none = all_nan(x)
             return none, none, none
@@ -325,7 +325,7 @@ def linear(shape: Shape) -> CouplerKernel:
 
 @params
 class Geometry:
-    """Points (x, y) in the plane of the coupler, in the pose at rest."""
+    """Geometry of a coupler and its actuators. Points (x, y) are positions in the pose at rest."""
 
     anchors: tuple[tuple[float, ...], ...] = matrix(
         "positions of the pins on the reaction wall, one row (x, y) per axis", "m"
@@ -381,7 +381,7 @@ class Coupler:
     """Computes poses of one rigid coupler in a plane from the displacements of its actuators."""
 
     def __init__(self, params: Geometry, n_dof: int, n_axes: int, path: str) -> None:
-        """Raise ConfigError for ``path`` if the actuators cannot move the coupler."""
+        """Raise ConfigError, naming ``path``, if the actuators cannot move the coupler."""
         if len(params.anchors) != n_axes:
             raise ConfigError(
                 f"{path}.anchors: the number of rows is {len(params.anchors)}, but must be {n_axes}, one for each "
@@ -429,13 +429,13 @@ class Coupler:
         )
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Return the pose ``(n_dof,)`` for the axes' ``displacement`` ``(n_axes,)`` m; NaN beyond the limits."""
+        """Return the pose ``(n_dof,)`` at axis ``displacement`` ``(n_axes,)`` m; NaN beyond the limits."""
         gone, k = tuple(displacement.tolist()), self.constants
         return np.array(self.kernel.pose(k, gone, first_pose(k, gone)))
 
     @np.errstate(invalid="ignore", divide="ignore")
     def poses(self, displacement: Array) -> Array:
-        """Return the poses ``(n, n_dof)`` for displacements ``(n, n_axes)`` m; NaN beyond the limits.
+        """Return the poses ``(n, n_dof)`` at axis ``displacement`` ``(n, n_axes)`` m; NaN beyond the limits.
 
         Newton's method solves all poses together if the actuators keep their directions (``long``).
         """

@@ -46,7 +46,7 @@ class History:
             np.savez(file, told=np.array(json.dumps(head)), target=self.target, command=self.command)
 
     def check(self, axes: tuple[str, ...], servo_rate: float, path: str) -> None:
-        """Raise ConfigError if the test has different axes or a different servo rate."""
+        """Raise ConfigError, naming ``path``, unless the test's ``axes`` and ``servo_rate`` (Hz) match."""
         if self.axes != axes:
             raise ConfigError(f"{path}: has the axes {', '.join(self.axes)}, but the test has {', '.join(axes)}")
         if abs(self.servo_rate - servo_rate) > SAME_RATE * servo_rate:
@@ -60,7 +60,7 @@ class History:
 
 
 def load(path: str) -> History:
-    """Return the history in the file ``path``. Raises ConfigError if the file has no history."""
+    """Return the history in the file ``path``. Raises ConfigError if it is unreadable or not a history."""
     file = Path(path).expanduser()
     try:
         return _load(file, *version_of(file))

@@ -70,7 +70,7 @@ def inverse_response(coefficients: Array, s: Frequencies) -> Complex:
 
 
 def ahead(coefficients: Array, lead: float) -> Array:
-    """Return ``coefficients`` for the motion ``lead`` (s) ahead, from a Taylor series up to the jerk."""
+    """Return ``coefficients`` that extrapolate the motion by ``lead`` (s), with a Taylor series up to the jerk."""
     shifted = np.zeros_like(coefficients)
     for power, rows in enumerate(coefficients):
         for shift in range(len(coefficients) - power):
@@ -95,7 +95,7 @@ def leading(coefficients: Array) -> Array:
 
 
 def check(coefficients: Array, path: str) -> None:
-    """Raise ConfigError if the model is unstable, or if its leading or static coefficients are singular."""
+    """Raise ConfigError, naming ``path``, for an unstable model or singular leading or static coefficients."""
     rows = degrees(coefficients)
     name = DERIVATIVES[int(rows.max())]
     if is_singular(leading(coefficients)):
@@ -109,9 +109,9 @@ def check(coefficients: Array, path: str) -> None:
 
 
 def check_static(coefficients: Array, path: str) -> None:
-    """Raise ConfigError for an inverse whose static part is singular.
+    """Raise ConfigError, naming ``path``, if the static part of an inverse is singular.
 
-    An inverse that is used directly need not be a physical model beyond the fitted frequencies.
+    This check suffices for an inverse used directly, which need not be physical beyond the fitted frequencies.
     """
     if is_singular(coefficients[0]):
         raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular, so the axes are not separable at rest")
@@ -158,7 +158,7 @@ def state_space(coefficients: Array) -> StateSpace:
 
 
 def balanced(model: StateSpace) -> StateSpace:
-    """Return the same system with states scaled to comparable size by powers of two, without rounding."""
+    """Return ``model`` with its states scaled to comparable size by powers of two, which causes no rounding."""
     from scipy.linalg import matrix_balance  # the import takes a tenth of a second
 
     speed = max(1.0, float(np.abs(model.poles()).max()))
@@ -237,7 +237,7 @@ class LoadingModel:
         return int(self.feedforward.shape[1])
 
     def plant(self) -> StateSpace:
-        """Return the minimal state space from commands to displacements. Raises ConfigError for a static axis."""
+        """Return the minimal state space (command to displacement). Raises ConfigError for axes without poles."""
         if self.state_space is not None:
             return balanced(self.state_space)
         if not self.dynamic:
@@ -249,7 +249,7 @@ class LoadingModel:
         return self.state_space is not None or bool(degrees(self.feedforward).min() > 0)
 
     def poles(self) -> Complex:
-        """Return the poles of the loading system, rad/s, slowest first; empty if an axis is static."""
+        """Return the poles of the loading system, rad/s, slowest first; empty if an axis has no poles."""
         return self.plant().poles() if self.dynamic else np.zeros(0, np.complex128)
 
     def cautions(self, axes: Sequence[str], servo_rate: float) -> list[str]:
@@ -266,7 +266,7 @@ class LoadingModel:
 def load(
     path: str | os.PathLike[str], axes: Sequence[str] | None = None, inverse_only: bool = False
 ) -> LoadingModel:
-    """Read and check a model file. ``axes`` are the required names, in order.
+    """Read and check a model file. ``axes`` are the required axis names, in order; None accepts any names.
 
     With ``inverse_only`` the inverse need not define a model of the rig. Raises ConfigError with file, key and
     reason if the file is unreadable, the axes differ, or the model is singular, unstable or not minimal.

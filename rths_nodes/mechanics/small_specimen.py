@@ -36,7 +36,7 @@ class SmallSpecimen:
 
     @classmethod
     def of(cls, specimen: Specimen) -> SmallSpecimen:
-        """Linearise ``specimen`` at rest by central differences. Raises ValueError if they do not converge."""
+        """Linearise ``specimen`` at rest by central differences. Raises ValueError if these diverge."""
         larger, slopes = np.abs(slopes_of(specimen, 10.0 * SMALL)), slopes_of(specimen, SMALL)
         if (np.abs(slopes) > (1.0 + STEEPER) * larger + STEEPER * larger.max()).any():
             raise ValueError(
@@ -50,7 +50,7 @@ class SmallSpecimen:
 
     @property
     def slope(self) -> float:
-        """Initial stiffness, N/m, including the forces of states that follow the displacement, as in steel."""
+        """Initial stiffness, N/m, including states proportional to the displacement, e.g. the states of steel."""
         follows = ~(self.states.any(axis=0) | self.states.any(axis=1) | (self.displacement_to_state != 0.0))
         return self.stiffness + float(self.force_of_state[follows] @ self.velocity_to_state[follows])
 
@@ -67,7 +67,7 @@ class SmallSpecimen:
 def slopes_of(specimen: Specimen, small: float) -> Array:
     """Return the derivatives of the force and of each state's rate, one row each, by central differences.
 
-    Columns are displacement, velocity and internal states.
+    Columns are displacement, velocity and internal states; ``small`` is the step of each.
     """
     rest = [0.0, 0.0, *specimen.initial_state]
 

@@ -74,7 +74,7 @@ def is_definite(matrix: Matrix) -> bool:
 
 
 def lower_band(n: int, rows: Indices, columns: Indices, values: Array, width: int) -> Array:
-    """Return the diagonals of the lower triangle as rows ``(width + 1, n)``, the storage of LAPACK."""
+    """Return the lower band ``(width + 1, n)`` of a matrix in LAPACK storage, one row per diagonal."""
     lower = rows >= columns
     band = np.zeros((width + 1, n), order="F")
     np.add.at(band, ((rows - columns)[lower], columns[lower]), values[lower])
@@ -128,7 +128,7 @@ class Inverse:
 
 
 class Quotient:
-    """Multiplies by ``left``^-1 ``right`` for sparse matrices."""
+    """Multiplies vectors by ``left``^-1 ``right``, without forming the product of these sparse matrices."""
 
     def __init__(self, left: Matrix, right: Matrix) -> None:
         self._inverse, self._right = Inverse(left), product(right)
@@ -208,7 +208,7 @@ def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, A
 
 
 def massless(mass: Matrix) -> NDArray[np.bool_]:
-    """Return whether each row of ``mass`` is zero, ``(n,)``."""
+    """Return a mask ``(n,)``, true for each row of ``mass`` that is zero."""
     return np.asarray(abs(mass).sum(axis=1) == 0.0 if is_sparse(mass) else ~mass.any(axis=1))
 
 
@@ -217,7 +217,7 @@ def numbered(chosen: NDArray[np.bool_]) -> str:
 
 
 class Followers(NamedTuple):
-    """Matrices that give the motion of m massless, unloaded degrees of freedom from the motion of t others."""
+    """Matrices that give the motion of m massless, unloaded degrees of freedom from the motion of the t others."""
 
     damped: bool
     velocity: Array
@@ -227,7 +227,7 @@ class Followers(NamedTuple):
 
 
 def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
-    """Return the :class:`Followers` of a structure. Raises ConfigError if their motion is undetermined."""
+    """Return the :class:`Followers` of a structure. Raises ConfigError if the matrices do not determine them."""
     o = massless(mass)
     t = ~o
     held, pulled = stiffness[np.ix_(o, o)], stiffness[np.ix_(o, t)]
@@ -297,13 +297,13 @@ def first_order(mass: Array, damping: Array, stiffness: Array) -> tuple[Array, A
 
 
 def combined_load(structure: Any) -> Array:
-    """Return the load ``(n_dof,)`` N of both substructures for a ground acceleration of -1 m/s^2."""
+    """Return the load ``(n_dof,)`` N on both substructures for a ground acceleration of -1 m/s^2."""
     load: Array = (structure.mass + structure.experimental_mass) @ structure.influence
     return load
 
 
 def combined(structure: Any) -> tuple[Array, Array, Array]:
-    """Return the mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each."""
+    """Return mass (kg), damping (N s/m) and stiffness (N/m) ``(n_dof, n_dof)`` of both substructures together."""
     return (
         structure.mass + structure.experimental_mass,
         structure.damping + structure.experimental_damping,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model updating: copies of the specimen's model are fitted to its measured behaviour during the test.
+"""Model updating: fit copies of the specimen's model to the measured force of the specimen during the test.
 
 A copy is a model of a restoring force. Its open parameters are estimated, relative to their initial values.
 
@@ -95,7 +95,7 @@ Point = list[float]
 
 
 class Kind(NamedTuple):
-    """Model of copies: family, parameters open by default, and size of the memory as a function of the parameters.
+    """Model for copies: family, parameters estimated by default, and function that returns the memory's size.
 
     A model without a memory is linear in its parameters.
     """
@@ -197,7 +197,7 @@ class Copy:
         return float(self.kernel.step(constants, (x, self.memory * point[-1]), x)[1])
 
     def row(self, x: float, v: float) -> tuple[Array, float]:
-        """Return the forces (N) of the open parameters at their initial values, ``(m,)``, and of all others."""
+        """Return the forces (N) ``(m,)`` of estimated parameters at initial values, and the remaining force."""
         rest = dict.fromkeys(self.names, 0.0)
         forces = []
         for name in (None, *self.names):
@@ -266,7 +266,7 @@ class Answer(NamedTuple):
     forces: Array
 
     def spread(self, noise: float) -> float:
-        """Return the standard deviation (N) of measured minus expected force. ``noise`` is in N rms."""
+        """Return the standard deviation (N) of measured minus expected force, for the rms ``noise`` (N)."""
         return math.sqrt(float(self.forces @ self.forces) + noise**2)
 
 
@@ -276,7 +276,7 @@ def triangular(columns: Array) -> Array:
 
 
 def corrected(answer: Answer, mean: Array, measured: float, noise: float) -> Belief:
-    """Return the belief after a ``measured`` force (N) with ``noise`` (N rms, > 0). ``answer`` is for ``mean``."""
+    """Return the belief after a ``measured`` force with rms ``noise`` > 0 (N). ``answer`` belongs to ``mean``."""
     gain = answer.numbers @ answer.forces / answer.spread(noise) ** 2
     left = answer.numbers - np.outer(gain, answer.forces)
     return Belief(mean + gain * (measured - answer.expected), triangular(np.column_stack((left, noise * gain))))
@@ -293,14 +293,14 @@ CENTRE = 2.0
 
 
 def points(belief: Belief) -> Array:
-    """Return the sigma points ``(n, 2 n + 1)``, the mean first."""
+    """Return the sigma points ``(n, 2 n + 1)`` of ``belief``, with the mean as the first point."""
     mean = belief.mean[:, None]
     reach = math.sqrt(len(belief.mean)) * belief.root
     return np.hstack((mean, mean + reach, mean - reach))
 
 
 def predicted(belief: Belief, moved: Callable[[Point], Point], noise: Array) -> Belief:
-    """Return the belief after ``moved`` moves each point and standard deviations ``noise`` ``(n,)`` are added."""
+    """Return the belief mapped by ``moved``, with added noise of standard deviations ``noise`` ``(n,)``."""
     at = np.array([moved(point) for point in points(belief).T.tolist()]).T
     mean = at[:, 1:].mean(axis=1)
     return Belief(mean, triangular(np.hstack((_weighted(at - mean[:, None]), np.diag(noise)))))
@@ -418,7 +418,7 @@ class Unscented:
         return Belief(mean, np.diag(np.append(self._most[:n], MEMORY_AT_FIRST * self._most[n:])))
 
     def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
-        """Return the belief after the motion from ``before`` (m) to ``sample``; ``lost`` samples are missing."""
+        """Return the belief after a motion from ``before`` (m) to ``sample`` across ``lost`` missing samples."""
         noise = self._noise
         if lost and self._copy.memory:
             noise = np.append(noise[:-1], min(1.0, GAP * lost))
@@ -514,7 +514,7 @@ def _refused(k: Settings, s: State, sample: Sample) -> int:
 
 
 def forgotten(belief: Belief, period: float, forgetting: float) -> Belief:
-    """Return the belief a ``period`` (s) later. Information of age ``forgetting`` (s) has the weight exp(-1)."""
+    """Return the belief after ``period`` (s). Information of age ``forgetting`` (s) has the weight exp(-1)."""
     return Belief(belief.mean, belief.root * math.exp(0.5 * period / forgetting))
 
 

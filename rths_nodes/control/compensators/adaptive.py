@@ -148,7 +148,7 @@ class DerivativeFeedforward(ConstantDelay):
 
 
 def accelerated(k: tuple[float, int], s: Ring, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
-    """Return the command from a Taylor series with the slope of the acceleration as third derivative."""
+    """Return the command: a Taylor series whose third derivative is the slope of the acceleration."""
     per_span, spacing = k
     history, oldest = s
     if oldest < 0:
@@ -323,7 +323,7 @@ UNITS = {
 
 
 def shown(k: Constants, s: State) -> tuple[float, float, float]:
-    """Return the parameter, its correction, and the indicator."""
+    """Return the adapted parameter, its change from the initial estimate, and the indicator."""
     estimate, _, _, _, _, _, _, _, _, _, _ = k
     parameter, _, _, indicator, _, _, _, _, _, _, _ = s
     return parameter, parameter - estimate, indicator
@@ -380,7 +380,7 @@ class Adaptive(PerAxis):
             return self.indicator == "energy"
 
         def si_gains(self) -> tuple[float, float]:
-            """Return k_p (samples/m^2; energy indicator: samples/(N m)), and k_i in the same unit per second."""
+            """Return k_p in samples/m^2 (energy indicator: samples/(N m)), and k_i in the same unit per second."""
             if self.by_energy:
                 return in_si(self.k_p_per_joule or 0.0, self.k_i_per_joule_s, 1.0)
             k_p = PAPER_GAIN_PER_MM2 if self.k_p_per_mm2 is None else self.k_p_per_mm2
@@ -402,7 +402,7 @@ class Adaptive(PerAxis):
 
     @classmethod
     def adapted(cls, params: AnyParams) -> tuple[type[ConstantDelay], object]:
-        """Return the class of the adapted compensator and its parameters.
+        """Return class and parameters of the adapted compensator.
 
         Raises ConfigError if that compensator has no adaptable delay or has a ``lead``.
         """
@@ -435,7 +435,7 @@ class Adaptive(PerAxis):
 
 
 def _units(name: str, dt: float) -> tuple[float, float]:
-    """Return the sample time in the parameter's unit, and the alpha at which the parameter is zero."""
+    """Return p and q of the conversion parameter = p (alpha - q), for the sample time ``dt`` (s)."""
     return (1.0, 0.0) if name == "alpha" else (dt, 1.0)
 
 

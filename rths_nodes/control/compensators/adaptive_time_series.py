@@ -280,7 +280,7 @@ def step(
 
 
 def moved(coefficients: Three, wanted: Three, rate: Three) -> Three:
-    """Return ``coefficients`` moved towards ``wanted`` by at most ``rate``."""
+    """Return ``coefficients``, each moved towards its value in ``wanted`` by at most ``rate``."""
     a, b, c = coefficients
     d, e, f = wanted
     p, q, r = rate

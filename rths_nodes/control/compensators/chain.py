@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two compensators in series: the output of the first is the target of the second.
 
-Both receive the same measurement. Two-stage adaptive delay compensation (TADC, Wang et al.) is the chain of
+Both stages receive the same measurement. Two-stage adaptive delay compensation (TADC, Wang et al.) is the chain of
 `discrete_model` and `polynomial`. The polynomial compensates most of the delay, and the model compensates the
 remainder (Fig. 1).
 """
@@ -56,7 +56,7 @@ def chained(first: ToNumber, second: ToNumber) -> ToNumber:
 
 
 def of_stage(shown: Shown, index: int) -> Shown:
-    """Adapt ``shown`` of the first (``index`` 0) or second compensator to the state of the chain."""
+    """Return ``shown`` of the first (``index`` 0) or second compensator for the state of the chain."""
 
     def of_first(k: Constants, s: State) -> Numbers | Array:
         """Return the recorded numbers of the first compensator."""

@@ -19,7 +19,7 @@ motion stay as identified.
 - e is limited (Huber) to ``deviations`` times its expected standard deviation, (R + z P z)^0.5, because of
   saturated valves, shocks and nonlinear rigs.
 - The coefficients stay within ``deviations`` standard deviations of the identified coefficients.
-- Updates pause after a bridged sample for the memory of the filter, one period of its cut-off frequency.
+- After a bridged sample, updates pause for one period of the filter's cut-off frequency.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ OF_DIFFERENCES = 20.0
 class Law(NamedTuple):
     """Constants of the law, as arrays.
 
-    A row has m numbers, one per derivative and axis, in order of derivative. They are scaled by powers of the
-    cut-off frequency.
+    A row has m numbers, one per derivative and axis, ordered by derivative and scaled by powers of the cut-off
+    frequency.
     """
 
     block: Array
@@ -85,7 +85,7 @@ class Law(NamedTuple):
 
 
 def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
-    """Return the law for ``identified`` coefficients ``(order + 1, n_axes, n_axes)``; ``dt`` in s."""
+    """Return the law for ``identified`` coefficients ``(order + 1, n_axes, n_axes)``, sampled every ``dt`` (s)."""
     count, n, _ = identified.shape
     every, cutoff = params.decimation, params.cutoff_frequency
     low_pass = DerivativeFilter(cutoff, dt)
@@ -162,7 +162,7 @@ def inverse(watched_by: Function, series: Function) -> Function:
 
 
 def renewed(s: State) -> bool:
-    """Return True if a block has just ended."""
+    """Return whether a block has just ended."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1
@@ -233,7 +233,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
         return values
 
     def shown(k: Constants, s: State) -> Array:
-        """Return the coefficients, their standard deviations, and the largest distances from identified values."""
+        """Return coefficients, their standard deviations, and largest distance per axis from identified values."""
         _, _, _, _, (_, units, _, _, _, _, _, _, _, _, _, _, _) = k
         rows, _, _, _, (_, _, _, _, _, _, covariance, distance, _, _) = s
         n, size = len(rows), count * len(rows)
@@ -337,7 +337,7 @@ def rest(k: Constants) -> State:
 def of_series(
     lead: float, slope: Array, rows: Rows, past: Array, x: Numbers, v: Numbers, a: Numbers
 ) -> tuple[Array, Numbers, Numbers]:
-    """Return the past accelerations, the targets extrapolated by ``lead`` (s), and the commands."""
+    """Return the last accelerations, the targets extrapolated by ``lead`` (s), and the commands."""
     past[:-1] = past[1:]
     past[-1] = np.array(a)
     jerk = first(x, numbers(matvec(past.T, slope)))

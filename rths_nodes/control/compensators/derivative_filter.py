@@ -44,7 +44,7 @@ class DerivativeFilter:
 
     @classmethod
     def _held(cls, phase: float) -> Array:
-        """Return the matrix ``(4, 6)`` that maps states, last input and new input to the new states."""
+        """Return the matrix ``(4, 6)`` that maps states, last and new input to new states; ``phase`` is w dt."""
         from scipy.linalg import expm
 
         order = ORDER

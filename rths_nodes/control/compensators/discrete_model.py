@@ -8,7 +8,7 @@ The law compensates the loading system's delay and amplitude error:
 
 with the target y_a, the measured displacement y_m, the output y_ac of this compensator and the estimate theta^ of
 theta. At sample k the newest pair is from sample k - 1, so the model contains the transport delay. The spacing s
-is not published. 5 samples at 1024 Hz give parameters similar to the published parameters.
+is not published; 5 samples at 1024 Hz give parameters similar to the published values.
 
 If updates begin during the motion (initial covariance 1000 1/mm^2, updates from 0.5 s on, no soft start), the
 published law bursts. Parameters identified from the first few samples cause forces of the order of MN. With
@@ -146,7 +146,7 @@ def gain(theta: tuple[float, ...]) -> float:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[object, float]:
-    """Update the model from the last measurement and output. Return the output for this target."""
+    """Update the model from the last measurement and output. Return the output for the target ``x`` (m)."""
     _, spacing, forgetting, covariance, resets, begin, dt, rate, largest, quiet = k
     theta, model, targets, seen, now, output, prepared, sample = s
     if prepared and not preparing:  # soft start finished: the rig is at rest, and learning begins

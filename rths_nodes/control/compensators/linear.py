@@ -148,7 +148,7 @@ class Law:
 
 
 def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
-    """Return the law of ``params`` and its path. Raises ConfigError if a file is invalid."""
+    """Return the law of ``params`` and its location for messages. Raises ConfigError if a file is invalid."""
     if params.law is not None:
         return params.law, join(path, "law")
     file, location = Path(params.file).expanduser(), join(path, "file")
@@ -175,7 +175,7 @@ def _variables(file: Path, *now: int) -> dict[str, Array]:
 
 
 def _as_written(kind: str, value: Array) -> object:
-    """Convert a MATLAB variable, which is always a matrix, to its form in YAML."""
+    """Convert a MATLAB matrix to a parameter of the given ``kind``: number, vector or matrix, as in YAML."""
     if kind == "number":
         return value.item() if value.size == 1 else value.tolist()
     return value.ravel().tolist() if kind == "vector" else np.atleast_2d(value).tolist()

@@ -285,7 +285,7 @@ class ModelBased(PerAxis):
         return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else feedback_step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return feedforward per target ``(n, n_axes, n_axes)`` at ``omega`` (rad/s), for exact derivatives."""
+        """Return u_FF / target ``(n, n_axes, n_axes)`` at ``omega`` (rad/s), assuming exact derivatives."""
         return loading_model.inverse_response(
             loading_model.ahead(self.feedforward, self.lead), 1j * np.asarray(omega)
         )

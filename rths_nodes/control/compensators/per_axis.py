@@ -48,7 +48,7 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """Wrap ``step`` to extrapolate the target by the lead. The wrapped state begins with the last acceleration."""
+    """Return ``step`` with the target extrapolated by the lead. Its state begins with the last acceleration."""
 
     def led(
         k: OfLead, s: LeadState, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool

@@ -118,7 +118,7 @@ class Polynomial(PerAxis):
     KERNEL = Kernel(constants, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return the ratio of command to target at ``omega`` (rad/s); Horiuchi et al., Eq. (6), no delay."""
+        """Return command / target at ``omega`` (rad/s): Horiuchi et al., Eq. (6), without the actuator's delay."""
         weights, spacing = constants(self._p, self._dt)
         ages = spacing * self._dt * np.arange(len(weights))
         return taps(omega, weights, ages) * self.lead_response(omega)

@@ -116,7 +116,7 @@ def all_added(
 
 
 def remembered(s: Knowledge, begun: bool, rests: bool, k: Correction, u: float, m: float, d: float) -> Knowledge:
-    """Update the sums of the first block; after a bridged sample, pause learning for the filter's memory."""
+    """Sum the signals of the first block (``begun`` false). Pause learning after a bridged sample (``rests``)."""
     row, covariance, faded, (command, measured, target), means, noise, count, resting, distance = s
     if not begun:
         command = (command[0] + u, 0.0, 0.0, 0.0, 0.0)
@@ -189,7 +189,7 @@ def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
 def corrected(
     row: Four, covariance: Covariance, y: float, seen: Four, z: Four, variance: float, deviations: float
 ) -> tuple[Four, Covariance]:
-    """Return the coefficients and covariance after a correction. ``variance`` is R of ``coupled_inverse.py``."""
+    """Return ``row`` and ``covariance`` corrected by ``y`` (m); ``variance`` is R of ``coupled_inverse.py``."""
     aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
     a, b, c, d = row
     p, q, r, s = seen
@@ -245,7 +245,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
         return first(like, coefficients)
 
     def shown(k: Constants, s: State) -> Numbers:
-        """Return the coefficients, their standard deviations, and the largest distance from identified values."""
+        """Return coefficients, their standard deviations, and the largest distance from identified values."""
         _, _, _, _, learning = k
         _, _, _, correction = learning
         _, _, _, _, _, _, _, _, _, units, _ = correction
@@ -258,7 +258,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
 
 
 def deviations_of(covariance: Covariance, units: Four) -> Four:
-    """Return the standard deviations of the coefficients: P_ii^0.5 / unit."""
+    """Return the standard deviations P_ii^0.5 / unit of the coefficients; ``units`` are scale factors."""
     aa, _, _, _, bb, _, _, cc, _, dd = covariance
     e, f, g, h = units
     return sqrt(max(aa, 0.0)) / e, sqrt(max(bb, 0.0)) / f, sqrt(max(cc, 0.0)) / g, sqrt(max(dd, 0.0)) / h
@@ -280,7 +280,7 @@ def rest(k: Constants) -> State:
 def of_series(
     lead: float, slope: Sequence[float], coefficients: Four, past: Numbers, x: float, v: float, a: float
 ) -> tuple[Numbers, float, float]:
-    """Return the past accelerations, the target extrapolated by ``lead`` (s), and the command."""
+    """Return the last accelerations, the target extrapolated by ``lead`` (s), and the command."""
     past = past[1:] + (a,)
     jerk = dot(slope, past)
     if lead > 0.0:
