@@ -34,10 +34,10 @@ AT_REST = 0.005
 
 @dataclass(frozen=True)
 class Offsets:
-    """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds`` s.
+    """Offsets of the axes ``names``: mean and scatter (rms) over ``seconds`` s, arrays ``(n_axes,)`` in m and N.
 
-    ``active`` is the active command of the controller, or NaN if it cannot be read. ``held`` is the command sent.
-    ``unloaded`` is true if the operator has declared the specimen unloaded.
+    ``active`` is the active command of the controller, or NaN if it cannot be read. ``held`` is the command at
+    which the rig was held. ``unloaded`` is true if the operator has declared the specimen unloaded.
     """
 
     names: tuple[str, ...]
@@ -74,7 +74,7 @@ class Offsets:
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool) -> Offsets:
-        """Return confirmed offsets. Raises ConfigError if a tare is too large or a real rig has zero scatter."""
+        """Return confirmed offsets. Raises ConfigError for too large a tare, or for zero scatter on a real rig."""
         problems, readable = Problems(), np.isfinite(self.active)
         from_command = self.displacement - np.where(readable, self.active, 0.0)
         for index, (name, axis) in enumerate(axes.items()):
@@ -100,7 +100,7 @@ class Offsets:
         return replace(self, unloaded=unloaded, confirmed=True)
 
     def forces_at_rest(self, axes: Mapping[str, RigAxis]) -> dict[str, str]:
-        """Return remarks, by axis, on untared forces at rest that exceed ``AT_REST``."""
+        """Return remarks, by axis, on untared forces at rest above ``AT_REST`` times the load cell's range."""
         remarks: dict[str, str] = {}
         for (name, axis), force in zip(axes.items(), self.force.tolist(), strict=True):
             span = axis.force.range_si
@@ -113,7 +113,7 @@ class Offsets:
         return remarks
 
     def tares(self, reach: Array | None = None) -> Tares:
-        """Return the zero of the test. ``reach`` ``(n_axes,)`` m is the largest permitted displacement from it."""
+        """Return the zero of the test. ``reach`` ``(n_axes,)`` m is the largest distance from this zero."""
         force = self.force if self.unloaded else np.zeros(len(self.force))
         free = np.full(len(self.names), math.inf)
         return Tares(self.displacement, force, self.held, free if reach is None else reach)
@@ -143,14 +143,14 @@ class ToSign:
 
     @property
     def called(self) -> tuple[str, ...]:
-        """Names of the item in an answers file. The name of an axis covers all scales of that axis."""
+        """Names by which an answers file signs for the item. The name of an axis covers all of its scales."""
         return (self.name, self.words, self.axis) if self.channel else (self.name, self.words)
 
 
 class Clearance:
-    """Stores the findings of checks on the rig's ``axes`` and the operator's signatures in ``record``.
+    """Stores in ``record`` the findings of the checks on the rig's ``axes``, and the operator's signatures.
 
-    ``cautions`` concern values in the scenario and the rig file. Their signatures remain valid after a new check.
+    ``cautions`` concern values in scenario and rig file. Signatures for cautions remain valid after a new check.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ class HoldLoop:
             self._thread.start()
 
     def borrow(self) -> None:
-        """Pause the loop after the current tick. Raises PortError if the tick does not end."""
+        """Pause the loop after the current tick. Raises PortError if this tick does not end in time."""
         with self._turn:
             self._borrowed += 1
             if not self._turn.wait_for(lambda: not self._busy, PATIENCE_S):
@@ -99,7 +99,7 @@ class HoldLoop:
             self._thread.join(PATIENCE_S)
 
     def ticks(self, items: Iterable[object]) -> None:
-        """Call ``tick`` once for each item of ``items``, until a call fails."""
+        """Call ``tick`` once for each of ``items``. If a call fails, stop and pass the error to ``failed``."""
         try:
             for _ in items:
                 self._tick()
@@ -113,7 +113,7 @@ class HoldLoop:
         self.ticks(iter(self._wait_turn, False))
 
     def _rise(self) -> None:
-        """Set real-time priority, if permitted. Call it again after each run, which resets the priority."""
+        """Set real-time priority, if permitted. Must be repeated after each run, because a run resets it."""
         if self._interval == 0.0:
             with suppress(OSError):
                 os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(PRIORITY))
@@ -124,7 +124,7 @@ class HoldLoop:
             self._turn.notify_all()
 
     def _wait_turn(self) -> bool:
-        """End a tick and wait for the next one. Return False if the loop has ended."""
+        """End the current tick and wait for the next tick. Return False if the loop has ended."""
         with self._turn:
             self._end_tick()
             if self._interval:
@@ -157,7 +157,7 @@ def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = l
 
 
 def awaited(port: Port, sleep: Callable[[float], None], lost_if_nan: bool) -> Measurement:
-    """Return the next Measurement. If ``lost_if_nan``, raises PortError when all displacements are NaN."""
+    """Wait for the next Measurement. If ``lost_if_nan`` is true, raises PortError if all displacements are NaN."""
     wait = port.wait or sleep
     while not port.ready():
         wait(0.001)  # polling interval, if the port cannot wait
@@ -217,8 +217,8 @@ class RigDrive:
     def connect(self) -> None:
         """Open the port, and hold the rig from the first tick.
 
-        Raises ConfigError if opening fails, if the active command differs from the position, or if it cannot be
-        read and the position is outside the stroke.
+        Raises ConfigError if opening fails, or if the active command differs from the position. Without a readable
+        active command, the position must be within the stroke.
         """
         port = self.port
         self.broken = self.alarm = ""
@@ -303,9 +303,9 @@ class RigDrive:
         return rejected_command(axes, active, self.command) or command_mismatch(axes, active, at_rest)
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
-        """Move the rig along ``motion``. After a safe stop, no motion begins until :meth:`ready` is called.
+        """Move the rig along ``motion`` and return the outcome.
 
-        Errors of ``begins`` are raised before any motion.
+        Nothing moves if ``begins()`` raises an error, or after a safe stop until :meth:`ready` is called.
         """
         begin, self.begins = self.begins, lambda: None
         begin()
@@ -326,7 +326,7 @@ class RigDrive:
         self._asked = self._asked or reason
 
     def ready(self) -> None:
-        """Permit the motions of an act, and clear earlier stops. The caller must hold the machine's lock."""
+        """Permit the motions of an act, and clear earlier stops. The caller must hold ``SessionMachine.lock``."""
         self._asked, self.mishap = "", None
         self.loss.accept(self.port.hydraulics)
 
@@ -344,7 +344,7 @@ class RigDrive:
         self._report()
 
     def receive(self, measured: Measurement, sent: Array, modes: bytes) -> None:
-        """Process a Measurement of a run. The last command was ``sent`` ``(n_axes,)`` in ``modes``."""
+        """Process a Measurement of a run. The last command was ``sent`` ``(n_axes,)``, in control ``modes``."""
         self.measured = measured
         self.loss.receive(self.port, measured, sent, modes)
         self._report()
@@ -449,7 +449,7 @@ class RigDrive:
         return failed or beyond, level, action
 
     def take_back(self, before: Array, last: Array) -> None:
-        """Take the port back from a run that ended with commands ``before`` and ``last``; then brake and hold."""
+        """Take the port back from a run with last commands ``before`` and ``last``; then brake and hold."""
         self._before, self.command = before, last
         self._over.clear()
         self._motion = None
@@ -514,7 +514,7 @@ class MotionWarning:
         """Switch the output on before ``act``, and wait for the warning time. The caller must call :meth:`off`.
 
         If ``held`` is true, the drive holds the rig during this time; otherwise a rung holds it. Raises ActRefused
-        if ``stopped`` returns a reason, or if the rig can no longer be held.
+        if ``stopped()`` returns a reason, or if the rig can no longer be held.
         """
         section, drive, reason = self.section, self._drive, ""
         assert section is not None  # checked by the callers

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that a rig follows its commands, closely in slow motions, and that its sensors respond to motion.
 
-Actuators do not follow, and may later jump to the external command, if the interlock is open, the pressure is off
-or the controller itself drives the rig. While the rig does not follow, the command therefore tracks the position
-of the rig, within velocity and stroke. Closing the interlock then moves nothing. If the pressure has only dropped
-to low, the command moves to this position once.
+If the interlock is open, the pressure is off, or the controller itself drives the rig, actuators do not follow.
+They may later jump to the external command. While the rig does not follow, the command therefore tracks the
+position of the rig, within the limits of velocity and stroke. Closing the interlock then moves nothing. If the
+pressure has only dropped to low, the command moves once to the position of the rig.
 
 An open interlock may be only a signal, so that the rig still follows. A command that tracks the rig would then run
 away, because of the static error of the control loop. The command therefore waits, moves towards the position of
@@ -71,8 +71,8 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
 def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
     """Return a message if the controller does not accept the last command ``sent``, otherwise an empty string.
 
-    Force-controlled axes are not checked, because they are held where their loop has moved them, and follow only
-    changes of the command.
+    Force-controlled axes are not checked. They are held at the position that their force loop has reached, and
+    follow only changes of the command.
     """
     for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
         bound = max(MOVED * _range(axis, "command"), axis.output.resolution)
@@ -100,8 +100,8 @@ class LossWatch:
     """Determines from each Measurement whether the rig of ``scenario`` follows its commands.
 
     ``reason`` is the reason why the rig does not follow, or an empty string. ``count`` is the number of losses,
-    and ``last`` the last reason. ``pressure`` and control ``modes`` are initial values. If an axis is
-    force-controlled, modes and active commands are not checked.
+    and ``last`` the reason for the last loss. ``pressure`` and ``modes`` are the initial hydraulic state and
+    control modes. If an axis is force-controlled, modes and active commands are not checked.
     """
 
     def __init__(self, scenario: Scenario, pressure: int = HYDRAULICS_NOT_TOLD, modes: bytes = b"") -> None:
@@ -131,7 +131,7 @@ class LossWatch:
         self._pressure, self._dropped = pressure, False
 
     def receive(self, port: Port, measured: Measurement, sent: Array, modes: bytes = b"") -> None:
-        """Process a Measurement of the rig at ``port``. The last command was ``sent`` in ``modes``."""
+        """Process a Measurement of the rig at ``port``. The last command was ``sent``, in control ``modes``."""
         same = self._sent is not None and equal(sent, self._sent)
         self._still, self._sent = self._still + 1 if same else 0, sent
         within = np.abs(measured.displacement) < self._ends
@@ -171,7 +171,7 @@ class LossWatch:
         return self._elsewhere
 
     def next(self, command: Array, shift: Array) -> Array | None:
-        """Return the command after ``command``, towards the position of the rig, or None if the rig follows.
+        """Return the command to send after ``command``, towards the rig's position, or None if the rig follows.
 
         ``shift`` ``(n_axes,)`` m is displacement minus command at rest. If the rig was lost at rest and under
         pressure, the measured difference replaces ``shift`` for commands in m.
@@ -209,7 +209,7 @@ class LossWatch:
         return np.zeros_like(way)
 
     def joined(self, way: Array) -> bool:
-        """Return true if the axes can move the distance ``way`` ``(n_axes,)`` m in one tick."""
+        """Return true if the velocity limits permit the travel ``way`` ``(n_axes,)`` m in one tick."""
         return bool((np.abs(way) <= self._step).all())
 
 
@@ -253,8 +253,8 @@ class _Axis:
     def why(self, command: float, displacement: float, force: float, slow: bool, window: bool) -> str:
         """Return a message if the axis does not follow its ``command``, otherwise an empty string.
 
-        The error of a ``slow`` motion is bounded. If ``window`` is true, the error is the distance from the range
-        of the commands of the last LATE_S seconds.
+        The tracking error is bounded only in a ``slow`` motion. If ``window`` is true, the error is the distance
+        from the range of recent commands, of at least LATE_S seconds.
         """
         travel, settled = self._moved.stuck(command, displacement), self._moved.settled
         if travel is not None and self._known:  # the small move has its own guards
@@ -284,8 +284,8 @@ class _Axis:
     def mute(self, displacements: Sequence[float], force: float) -> str:
         """Return a warning if the load cell seems dead, otherwise an empty string.
 
-        A dead load cell does not respond in either direction of motion; a force on a plateau responds in one. The
-        expected force is computed from the small moves and the ``displacements`` (m) of all axes.
+        A dead load cell responds in neither direction of motion; a force on a plateau responds in one direction.
+        The expected force is computed from stiffnesses of the small moves and ``displacements`` (m) of all axes.
         """
         if self._pushed is None:
             return ""
@@ -304,8 +304,8 @@ class _Axis:
 class Following:
     """Checks that the axes of ``scenario`` follow their commands, relative to the ``offsets``.
 
-    ``checks`` are the results of the small moves by axis. ``warnings`` lists the load cells whose force does not
-    respond to motion.
+    ``checks`` are the results of the small moves by axis. ``warnings`` holds a message for each load cell
+    that does not respond to motion.
     """
 
     def __init__(self, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]) -> None:

@@ -99,8 +99,8 @@ _UNDER_WAY: ContextVar[ActUnderWay | None] = ContextVar("the act under way", def
 class SessionMachine:
     """Stores the state of a procedure and its reason, and refuses invalid transitions.
 
-    ``changed`` receives each new state and its reason. ``stops`` is the number of stops. Hold ``lock`` during a
-    check and the act that depends on it.
+    ``changed`` receives each new state and its reason. ``stops`` is the number of stops. Hold ``lock`` while
+    checking the state and acting on the result.
     """
 
     def __init__(self, changed: Callable[[State, str], None] | None = None) -> None:
@@ -135,7 +135,7 @@ class SessionMachine:
             return Seen(self.stops, int(self.state))
 
     def go_on(self, act: ActUnderWay | None = None) -> None:
-        """Raise ActRefused if ``act`` was stopped. The default is the act of the calling thread."""
+        """Raise ActRefused if ``act``, which defaults to the act of the calling thread, was stopped."""
         if reason := self.stopped if act is None else act.stopped:
             raise ActRefused(stopped_by_operator(reason))
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guided motions, which an operator requests outside a rung.
 
-A generator yields the commands of a motion, ramps and rests, in untared coordinates. The drive (``drive.py``)
-checks them against the limits. A ramp of M samples connects two rests, a distance d apart, on a straight line of
-all axes:
+A generator yields the commands of a motion, which consists of ramps and rests, in untared coordinates. The drive
+(``drive.py``) checks the commands against the limits. A ramp of M samples leads from rest at x_0 to rest at
+x_0 + d, and all axes move in proportion:
 
     x_k = x_0 + d (10 s^3 - 15 s^4 + 6 s^5),    s = k / M
 
@@ -62,10 +62,10 @@ class DriveOutcome:
 
 @dataclass
 class GuidedMotion:
-    """Motion whose commands ``steps`` generates, and the generator's ``result``. ``watch`` may stop the motion.
+    """Motion with the commands that ``steps`` generates, and the ``result`` of ``steps``. ``watch`` may stop it.
 
-    ``steps`` receives the last command before the motion, which may have changed since the request if the rig was
-    lost. ``modes`` returns one control mode (a byte) per axis for the last command, or nothing for displacement.
+    ``steps`` receives the last command before the motion. A loss of the rig may have changed this command since
+    the request. ``modes`` returns the control mode (a byte) of each axis, or empty bytes for displacement.
     """
 
     steps: Callable[[Array], Steps[object]]
@@ -96,8 +96,8 @@ def hold(command: Array, samples: int) -> Steps[list[Measurement]]:
 def bounded_ramp(start: Array, goal: Array, velocity: Array, acceleration: Array, dt: float) -> Iterator[Array]:
     """Yield the commands from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m.
 
-    All axes move for the same time. ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis. ``dt`` is the
-    period, s. Raises ConfigError unless positions are finite and bounds positive.
+    All axes start and end together. ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis. ``dt`` is the
+    period, s. Raises ConfigError unless positions are finite and bounds are positive.
     """
     if not (np.isfinite(start).all() and np.isfinite(goal).all()):
         raise ConfigError(f"ramp from {start.tolist()} m to {goal.tolist()} m: both positions must be finite")
@@ -115,12 +115,12 @@ def bounded_ramp(start: Array, goal: Array, velocity: Array, acceleration: Array
 
 
 def accelerations(limits: Mapping[str, Limits]) -> Array:
-    """Return the largest acceleration of ramps, ``(n_axes,)`` m/s^2."""
+    """Return the largest permitted accelerations in ramps, ``(n_axes,)`` m/s^2."""
     return np.array([GENTLE * axis.deceleration for axis in limits.values()])
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocities to the start, m/s: of the small move, or SLOW times the limit without a small move."""
+    """Return the velocities to the start, m/s: of the small move or, if it is missing, SLOW times the limit."""
     rows = [(axis.rig_axis and axis.rig_axis.small_move, axis.limits) for axis in scenario.axes.values()]
     return np.array([move.velocity if move else SLOW * limits.velocity for move, limits in rows])
 
@@ -152,8 +152,8 @@ def averages(rows: Sequence[Measurement], *quantities: str) -> dict[str, Array]:
 class QuasiStatic:
     """Generates ramps and rests for the rig of ``scenario``, which is at ``command`` ``(n_axes,)`` m.
 
-    ``fine`` holds smallest steps (m) and force ranges (N). They allow a stricter check of rest than the limits do.
-    ``modes`` holds one control mode (a byte) per axis for the last command, or nothing for displacement control.
+    ``fine`` holds smallest steps (m) and force ranges (N), for a stricter check of rest than by the limits.
+    ``modes`` holds the control mode of each axis (a byte) in the last command; empty for displacement control.
     """
 
     def __init__(self, scenario: Scenario, command: Array, fine: tuple[Array, Array] | None = None) -> None:
@@ -192,7 +192,7 @@ class QuasiStatic:
         return (yield from self.stand())
 
     def stand(self) -> Steps[Stand]:
-        """Hold until displacement and force are at rest, then return their means."""
+        """Hold until displacement and force are at rest, or for LONGEST_S seconds, then return their means."""
         yield from self._hold(self._late)
         last = yield from self._window(WINDOW_S)
         resting = False

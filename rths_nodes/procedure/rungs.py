@@ -50,7 +50,7 @@ def program_of(scenario: Scenario) -> str:
 
 
 def armed_hash(scenario: Scenario) -> str:
-    """Return the hash with which a rung of ``scenario`` is armed. It covers the program of the engine."""
+    """Return the hash with which a rung of ``scenario`` is armed. It also covers the program of the engine."""
     return scenario.whole_hash(program_of(scenario))
 
 
@@ -96,7 +96,7 @@ def _reach(rung: str, scenario: Scenario) -> Array:
 
 
 def start_of(scenario: Scenario, port: Port) -> Array:
-    """Return the start positions of the axes, ``(n_axes,)`` m from the zero of the rig."""
+    """Return the start positions of the axes, ``(n_axes,)`` m from the zero of the test."""
     if registry.class_of("integrator", scenario.integrator).external or scenario.soft_start is not None:
         return np.zeros(len(scenario.axes))
     assembly = Assembly(scenario, port)
@@ -119,7 +119,7 @@ class RunOutcome:
 
 
 class RungRig(SessionMachine):
-    """Rig on which a rung can be armed. ``code`` is the software at the start of the test."""
+    """Rig on which a rung can be armed. ``code`` identifies the software at the start of the test."""
 
     drive: RigDrive
     scenario: Scenario
@@ -132,7 +132,7 @@ class RungRig(SessionMachine):
 class ArmedRung:
     """Rung ``name`` of ``scenario``, armed by ``persons`` on the rig of ``session``. Its port is lent to one run.
 
-    Raises ConfigError, with a list of all changes, if scenario, offsets, rig or code have changed, or if a model
+    Raises ConfigError if scenario or offsets differ from ``hashes``, if rig or code have changed, or if a model
     of the specimen is missing.
     """
 
@@ -364,7 +364,7 @@ class RungPort(PortBefore):
         self._tared = command.command.copy()
 
     def _zero_of(self, modes: bytes) -> Array:
-        """Return the zero of commands in ``modes``, ``(n_axes,)`` m or N."""
+        """Return the zero of commands in the control ``modes``, ``(n_axes,)`` m or N."""
         tares = self.handover.tares
         return np.asarray(np.where(by_force(modes), tares.force, tares.command)) if modes else tares.command
 
@@ -445,7 +445,7 @@ class UnsentPort(RungPort):
         self._answers.write(command)
 
     def read(self) -> Measurement:
-        """Return the simulator's Measurement with the rig's state and with the flags of both."""
+        """Return the simulator's Measurement with the rig's modes, hydraulics and interlock, and flags of both."""
         real = super().read()
         if self._ticked:
             reason, level, _ = self._drive.judgement(self._drive.command)

@@ -58,14 +58,14 @@ class Test:
         return f"{act} is possible only in a test" if act in ("rehearse", "checklist") else ""
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return a description of the motion of ``act``, and remove ``clear`` from ``arguments``.
+        """Remove ``clear`` from ``arguments``, and return a description of the motion of ``act``, if any.
 
         Raises ActRefused if no person has cleared the motion.
         """
         return ""
 
     def write(self, quietly: bool = False) -> None:
-        """Write the record."""
+        """Write the record. If ``quietly`` is true, an error of writing is not raised."""
 
 
 ACTS: dict[str, Act] = {}
@@ -74,11 +74,11 @@ ACTS: dict[str, Act] = {}
 
 @dataclass
 class Act:
-    """Act of a procedure: its description ``words``, the ``states`` in which it is possible, its function ``do``.
+    """Act of a procedure: description ``words``, ``states`` in which the act is possible, and function ``do``.
 
     Each of the ``guards`` returns a reason to refuse the act, or an empty string. ``needed`` and ``optional`` are
     names of arguments. ``motion`` holds the states during and after a guided motion. The operator can intervene
-    in a ``lasting`` act. An ``at_once`` act is also possible during another act and while a rung is held.
+    during a ``lasting`` act. An ``at_once`` act is also possible during another act and while a rung is held.
     Other nodes may request an ``anybody`` act. If an act ``commits``, one lock covers its guards and its effect.
     """
 
@@ -95,7 +95,7 @@ class Act:
     do: Callable[..., object] = field(init=False)
 
     def __call__(self, method: F) -> F:
-        """Declare ``method`` as the act of the same name, described by its docstring."""
+        """Register ``method`` as the act of the same name. The first line of its docstring describes the act."""
         act = method.__name__
         title = (method.__doc__ or act).partition("\n")[0].rstrip(".")  # python -OO removes docstrings
 
@@ -175,7 +175,7 @@ class GuardedRig(rungs.RungRig):
 
     ``code`` defaults to the current software. ``judged`` returns the cautions about a test on a real rig.
     ``changed`` is called with each new state and its reason, also from the thread that drives the rig. ``taken``
-    are offsets that are not yet confirmed. Raises ConfigError if ``scenario`` has no rig file.
+    holds offsets that are not yet confirmed. Raises ConfigError if ``scenario`` has no rig file.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class GuardedRig(rungs.RungRig):
     def _leave_start(self) -> None:
         """Leave a state at rest after a loss of the rig or a timeout.
 
-        If another thread holds the lock, do nothing, or wait for the lock if the drive has failed.
+        If another thread holds the lock, wait for it only if the drive has failed; otherwise do nothing.
         """
         if self.state not in AT_REST or not self.lock.acquire(blocking=bool(self.drive.broken)):
             return
@@ -450,7 +450,7 @@ class RigSession(GuardedRig):
             self.record.controller = told_of(self.drive)
 
     def rest_of(self, state: State, reason: str) -> records.HeldRecord:
-        """Return the last measured position and force of each axis, and record the state of the controller."""
+        """Record the state of the controller, and return the last measured position and force of each axis."""
         self._record_controller()
         measured, names = self.drive.measured, tuple(self.scenario.axes)
         zero = Tares.none(len(names)) if self.offsets is None else self.offsets.tares()
@@ -460,9 +460,9 @@ class RigSession(GuardedRig):
 
     @Act(_BEFORE, (taken,), ("hash", "unloaded"))
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
-        """Use these offsets as the zero of the test.
+        """Use the measured offsets as the zero of the test.
 
-        ``hash`` must be the hash of the offsets. Forces are tared only if ``unloaded`` is true.
+        ``hash`` must be the hash of these offsets. Forces are tared only if ``unloaded`` is true.
         """
         taken = self.taken
         assert taken is not None
@@ -554,7 +554,7 @@ class RigSession(GuardedRig):
         """Run the armed rung.
 
         The rung is recorded first. ``runner`` then runs its scenario on the session's port, and the rung is
-        disarmed. If a file or the code has changed since arming, raises ActRefused, and the rung stays armed.
+        disarmed. Raises ActRefused, and leaves the rung armed, if a file or the code has changed since arming.
         """
         armed = self.rung  # a stop in another thread may disarm the rung
         if armed is not None and records.RUNGS[armed.name].moves:
@@ -591,7 +591,7 @@ class RigSession(GuardedRig):
 
     @Act((State.RUNNING,), (rung_continues,), optional=("reason",), at_once=True, anybody=True)
     def hold(self, reason: str = "") -> None:
-        """Bring the rig to rest, from which a test in slow time can be resumed."""
+        """Bring the rig to rest; a test in slow time can then be resumed."""
         with self.lock:
             self.begin("hold")
             assert self.rung is not None

@@ -5,12 +5,12 @@ An axis moves out in three stages, rests after each stage, and returns. The firs
 axis moves, and in which direction. The signs are correct if the displacement follows the command, and the force
 increases with the displacement. Wrong signs of both displacement and command cancel, but the force reveals them.
 
-The scenario's specimen models make the same moves and give the expected stiffness, because the stiffness of a
-rate-dependent specimen differs from its parameters. The ratio of measured to expected stiffness reveals a wrong
-scale.
+The scenario's specimen models make the same moves and give the expected stiffness, because the effective stiffness
+of a rate-dependent specimen differs from its stiffness parameter. The ratio of measured to expected stiffness
+reveals a wrong scale.
 
-If the controller closes the force loop of an axis, a small force is applied afterwards. It verifies the sign and
-scale of commands in N, and that changes of mode are bumpless.
+If the controller closes the force loop of an axis, a small force is applied afterwards. This force verifies
+the sign and scale of commands in N, and that changes of control mode are bumpless.
 """
 
 from __future__ import annotations
@@ -156,13 +156,13 @@ class AxisMove:
         return not self.ended and self.after is not None
 
     def change(self, quantity: str, since: int = 0) -> Array:
-        """Return the change of ``quantity`` ``(n,)`` from rest ``since`` to the last rest, along ``direction``."""
+        """Return the change of ``quantity`` ``(n,)`` along ``direction`` since the rest with index ``since``."""
         last, first = (getattr(self.stands[rest], quantity) for rest in (-1, since))
         return np.asarray(self.direction * (last - first))
 
     @property
     def under_way(self) -> float:
-        """Rate-dependent force during the move, N."""
+        """Rate-dependent part of the moved axis's force during the move, N."""
         out, back = (float(np.mean(forces, axis=0)[self.index]) for forces in (self.out, self.back))
         return self.direction * 0.5 * (out - back)
 
@@ -188,7 +188,7 @@ class RigKnowledge:
         self.channels = [name.partition(" [")[0] for name in channels]
 
     def second(self, index: int, quantity: str) -> int | None:
-        """Return the index of the auxiliary channel with the redundant sensor of an axis, or None."""
+        """Return the index of the auxiliary channel with an axis's redundant sensor of ``quantity``, or None."""
         levels = self.levels[index]
         level = None if levels is None else getattr(levels, f"{quantity}_disagreement")
         channel = f"second_{quantity}_{self.names[index]}" if level is None else level.channel
@@ -344,7 +344,7 @@ ALIKE = 0.03
 def stiffnesses(moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
     """Return the tangent stiffness matrix (N/m) of axes with complete moves; empty if it cannot be computed.
 
-    Rows are the axes whose force changes, and columns the axes that move.
+    The outer key is the index of the axis whose force changes, the inner key the index of the axis that moves.
     """
     complete = [move for move in moves if move.complete]
     places = [move.index for move in complete]
@@ -717,7 +717,7 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
 
 
 def _model(scenario: Scenario) -> Rig | None:
-    """Return the scenario's rig, or its specimens with ideal actuators, or None without usable models."""
+    """Return the scenario's rig model, or its specimens with ideal actuators. None if a model cannot be used."""
     ideal = registry.load("actuator", "pure_delay").Params(delay=0.0)
     try:
         if scenario.rig is None:
@@ -731,7 +731,7 @@ def _model(scenario: Scenario) -> Rig | None:
 
 
 def _declared(scenario: Scenario) -> dict[str, float]:
-    """Return the stiffness (N/m) that an external integrator assumes, for axes that are degrees of freedom."""
+    """Return the stiffness (N/m) by axis that the integrator assumes; empty if axes are not degrees of freedom."""
     matrix = scenario.integrator.experimental_stiffness
     if matrix is None or type(scenario.setup).type_name != "identity":
         return {}

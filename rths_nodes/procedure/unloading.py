@@ -7,12 +7,12 @@ together, so that axes on one specimen do not load each other:
     d = -a J^-1 F,    J <- J + (dF - J d) d^T / (d^T d)
 
 The factor a damps the step, and dF is the change of force. J is the tangent of the forces with respect to the
-commands. It is measured with a small step of each axis towards less force. The secant of each step updates it
-(Broyden 1965), so that it also fits a yielded specimen. Unloading ends, without moving back, if the forces do not
+commands. It is measured with a small step of each axis towards less force. The secant of each step updates J
+(Broyden 1965), so that J also fits a yielded specimen. Unloading ends, without moving back, if the forces do not
 decrease or the permitted travel is reached. Axes that carry weight are unloaded last.
 
-A load cell may fail unnoticed. Within the travel of the small move, the force must therefore respond with the
-stiffness of that move. If it does not, the operator can sign for a motion to positions (:func:`goal_of`).
+A load cell may fail unnoticed. Within the travel of the small move, the force must therefore show the stiffness
+of that move. Otherwise unloading ends, and the operator can sign for a motion to positions (:func:`goal_of`).
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ class Way:
     def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
         """Return a message if a force does not respond to the travel ``moved`` (m), or an empty string.
 
-        ``change`` and ``noise`` of the forces are in N. ``faster`` is the change of velocity, m/s.
+        ``change`` is the change of force and ``noise`` its noise, N. ``faster`` is the change of velocity, m/s.
         """
         tangent = np.where(np.isfinite(self._tangent), self._tangent, 0.0)
         expected = tangent @ moved
@@ -340,7 +340,7 @@ class Way:
         self._give_up(active, why)
 
     def _give_up(self, active: Indices, why: str) -> None:
-        """End the unloading. The specimen still counts as unloaded if the forces are within their tolerance."""
+        """End the unloading because of ``why``. Forces within their tolerance still count as unloaded."""
         if not self._within(active, 1.0):
             worst = int(active[np.argmax(self._levels[active])])
             gone = self._walk.command - self._start
@@ -350,7 +350,7 @@ class Way:
             )
 
     def _first_step(self, index: int, active: Indices) -> Steps[None]:
-        """Move an axis towards less force until the force responds, and set its column of the tangent."""
+        """Move an axis towards less force until the force responds, and set the axis's column of the tangent."""
         start, before = self._walk.command, self._force
         direction = -np.sign(before[index]) or 1.0
         step = length = self._step[index]
@@ -403,7 +403,7 @@ class Way:
         return np.asarray(min(1.0, float(share)) * step)
 
     def _go(self, step: Array, active: Indices) -> Steps[str]:
-        """Move by ``step``, rest, and update the tangent. Return why the ramp ended early, or an empty string."""
+        """Move by ``step``, rest, and update the tangent. Return the reason for an early end, or an empty text."""
         start, before = self._walk.command, self._force
         why = yield from self._move(start + step, active)
         gone, change = self._walk.command - start, self._force - before

@@ -6,9 +6,9 @@ is an append-only MCAP file (https://mcap.dev/spec) without chunks, index or foo
 most the last 0.1 s is lost, and all complete records can be read.
 
 :func:`index` copies the records into an indexed file, writes ``metadata.yaml`` (rosbag2, version 9) and finally
-replaces the journal with the copy. ``close`` calls :func:`index`, and :func:`recover` does so after a crash. A
+replaces the journal with the copy. :func:`index` is called by ``close`` and, after a crash, by :func:`recover`. A
 crash before the replacement leaves the journal unchanged. A damaged indexed file is rebuilt in the same way, and
-the original is kept. :func:`read` reads both forms.
+the original is kept. :func:`read` reads journals and indexed files.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+
 
 
 def definition(kind: str) -> str:
-    """Return the definition of a message type and its nested types (MCAP ``ros2msg``).
+    """Return the definition of a message type and its nested types, in the MCAP format ``ros2msg``.
 
     Raises ConfigError if a type is invalid or not installed.
     """
@@ -239,7 +239,7 @@ class Writer:
         return _records(*records)
 
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
-        """Append a message, as CDR bytes. ``stamp_ns`` is in ns since the epoch.
+        """Append a message of ``topic``, given as CDR bytes. ``stamp_ns`` is its time in ns since the epoch.
 
         Raises KeyError for an unknown topic, and RecordingError like :meth:`flush`.
         """
@@ -296,7 +296,7 @@ class Writer:
 class Inventory:
     """Collects the contents of a file from its records.
 
-    ``counts`` holds the number of messages read by channel, ``stated`` the number according to the index.
+    ``counts`` holds the number of messages read in each channel, ``stated`` these numbers according to the index.
     """
 
     def __init__(self) -> None:
@@ -547,8 +547,8 @@ class Bag:
 def read(path: Path | str) -> Bag:
     """Open the recording at ``path``.
 
-    A file is scanned if it has no index, or an index without message counts or metadata. Raises ConfigError if the
-    file is unreadable, or if an indexed recording is damaged.
+    The file is scanned completely if it has no index, or an index without message counts or metadata. Raises
+    ConfigError if the file is unreadable, or if an indexed recording is damaged.
     """
     file = recording(path)
     inventory = Inventory()
@@ -607,7 +607,7 @@ def _bag(
 
 
 def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
-    """Index the journal of a killed recorder. ``directory`` may also be the file of the journal.
+    """Index the journal of a killed recorder. ``directory`` may also be the journal file itself.
 
     If the recording is complete, at most ``metadata.yaml`` is rewritten. Damaged parts are omitted and reported.
     If ``out`` is given, the result is created in this directory and the original is not changed. Raises

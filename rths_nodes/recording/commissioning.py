@@ -38,7 +38,7 @@ def write(result: Commissioning, path: Path) -> None:
 
 
 def keep_older(*paths: Path) -> list[Path]:
-    """Copy existing ``paths`` to files named by modification time. Raises RecordingError if a copy fails."""
+    """Copy existing ``paths`` to names with the modification time. Raises RecordingError if a copy fails."""
     copies = []
     for path in filter(Path.exists, paths):
         changed = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d_%H%M%S")

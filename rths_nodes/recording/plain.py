@@ -67,7 +67,7 @@ def _kinds(cls: type) -> Mapping[str, object]:
 
 
 def built(cls: type[T], data: object, path: str) -> T:
-    """Build a ``cls`` from ``data``. Raises one ConfigError for all unknown keys, missing keys and wrong types."""
+    """Build a ``cls`` from ``data``. Raises one ConfigError for all unknown or missing keys and wrong types."""
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the record'} = {show(data)}: must be a section (key: value)")
     fields_by_name = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ class RecordFile:
         self._written = False
 
     def write(self, record: ProcedureRecord, last: bool = False) -> Path:
-        """Write ``record`` atomically and return the path. The ``last`` write uses the reserved space.
+        """Write ``record`` atomically and return the path. The ``last`` call first frees the reserved space.
 
         Raises ConfigError if the first write fails, and RecordingError if a later write fails. The previous file
         then remains unchanged.
@@ -68,7 +68,7 @@ class RecordFile:
             return self.path
 
     def _keep_room(self, size: int) -> None:
-        """Reserve ``size`` bytes of disk space, if possible. The first call must reserve ``LEAST_ROOM`` bytes."""
+        """Try to reserve ``size`` bytes of disk space. The first call reserves LEAST_ROOM or raises OSError."""
         if self._room is None:
             self._room = os.open(self.path.with_name(ROOM), os.O_RDWR | os.O_CREAT, 0o644)
             with contextlib.suppress(OSError):  # some file systems do not support locks
@@ -103,12 +103,12 @@ OfProcedure = tuple[ProcedureRecord, RungRecord | None]
 
 
 def with_rung(record: ProcedureRecord, folder: str) -> OfProcedure:
-    """Return ``record``, and its last rung with the recording ``folder`` or None without such a rung."""
+    """Return ``record``, and its last rung with a recording in ``folder``, or None if there is no such rung."""
     return record, next((rung for rung in reversed(record.rungs) if folder and rung.recording == folder), None)
 
 
 def of_recording(path: Path | str) -> OfProcedure | None:
-    """Return the procedure and the rung of the recording at ``path``, or None if it has no procedure.
+    """Return the procedure and the rung of the recording at ``path``, or None if it belongs to no procedure.
 
     Raises ConfigError if the procedure file is invalid.
     """
@@ -120,8 +120,8 @@ def of_recording(path: Path | str) -> OfProcedure | None:
 def last_moving(folder: Path | str) -> Path | None:
     """Return the recording of the last rung in ``folder`` that moved the rig.
 
-    If no rung moved the rig, return the last recording of a finished procedure. The result is None for an
-    unfinished procedure, because a simulation is not its result.
+    If no rung moved the rig, return the last recording if the procedure is finished, otherwise None. A simulation
+    is not the result of an unfinished procedure.
     """
     folder = Path(folder)
     record = read(folder)

@@ -39,7 +39,7 @@ _TAIL = len(_FOOTER) + 20 + len(MAGIC)
 
 
 class RecordingError(RuntimeError):
-    """A recording failed or cannot be read. The message contains the path and the reason."""
+    """Raised if a recording fails or cannot be read. The message contains the path and the reason."""
 
 
 def recording(path: Path | str) -> Path:
@@ -90,7 +90,7 @@ def check_free(directory: Path) -> None:
 
 
 def locked(stream: IO[bytes]) -> bool:
-    """Try to lock the file. Return True if another process holds the lock."""
+    """Try to lock the file ``stream``. Return True if another process holds the lock."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -170,7 +170,7 @@ class Contents:
     The iteration yields opcode and content of each record, up to the first incomplete record. Only the first
     ``size`` bytes of the file are read. Damaged parts are skipped if ``lenient`` is true, otherwise they raise
     RecordingError. After the iteration, ``damage`` describes the damaged parts, and ``end`` is the offset (bytes)
-    after the last complete record. ``lost_bytes`` counts the bytes that were skipped or are after ``end``.
+    after the last complete record. ``lost_bytes`` counts the bytes that were skipped or follow ``end``.
     """
 
     def __init__(self, stream: IO[bytes], size: int, lenient: bool = False) -> None:

@@ -48,7 +48,7 @@ _ROWS = 1 << 16
 class Loads:
     """Data of the force axes ``names`` of a Run: arrays ``(n, n_force)`` for samples 0 ... n-1.
 
-    ``target`` and ``command`` (N) are NaN while an axis was held. ``held`` is the displacement command (m) of a
+    ``target`` and ``command`` (N) are NaN while an axis is held. ``held`` is the displacement command (m) of a
     held axis, and NaN in force mode. ``force`` and ``true_force`` are in N, ``displacement`` and
     ``true_displacement`` in m.
     """
@@ -208,7 +208,7 @@ class Run:
         return self.late.ending(self.outcome, len(self.time) - 1)
 
     def rates(self, values: Array) -> Array:
-        """Return the rates of ``values`` ``(n, ...)`` per second, ``(n - 1, ...)``; NaN during a hold or pause."""
+        """Return changes of ``values`` ``(n, ...)`` per second, ``(n - 1, ...)``; NaN during a hold or pause."""
         rates = np.diff(values, axis=0) / self.scenario.dt
         rates[(self.flags[1:] & FLAG_SLOWED) > 0] = np.nan
         return rates
@@ -242,7 +242,7 @@ def longest_stretch(usable: NDArray[np.bool_]) -> NDArray[np.intp]:
 def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fields: Any) -> Run:
     """Build a Run from ``rows``: recorded arrays by stream and field, with one row for each sample or step.
 
-    Missing samples are NaN. The Run does not copy these arrays. ``fields`` are the other fields of the Run: names,
+    Missing samples are NaN. The Run modifies these arrays. ``fields`` are the other fields of the Run: names,
     information, metrics and timing.
     """
     rows, loads = split(rows, scenario.force_axes)
@@ -325,7 +325,7 @@ class Collector:
         }
 
     def whole(self, rows: Mapping[str, Mapping[str, Array]]) -> None:
-        """Store the histories of the first samples, by stream and field. Their energies are unknown."""
+        """Store the histories of the first samples, by stream and field. Energies are set to NaN."""
         unknown = np.full((len(rows["target"]["displacement"]), 1), math.nan)
         self._whole = {**rows, "target": {**rows["target"], **dict.fromkeys(ENERGIES, unknown)}}
         self._last_sample, self._last_step = len(rows["measurement"]["flags"]) - 1, len(unknown) - 1
@@ -478,7 +478,7 @@ def columns_of(histories: list[History]) -> dict[str, list[float]]:
 
 
 def write_csv(histories: list[History], path: Path) -> None:
-    """Write a CSV file, and create its folder. Missing rows and NaN become empty cells. Raises OSError."""
+    """Write a CSV file and, if needed, its folder. Missing rows and NaN become empty cells. May raise OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_columns(columns_of(histories), path)
 

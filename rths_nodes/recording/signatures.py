@@ -66,7 +66,7 @@ def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
 
 
 def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date: str) -> None:
-    """Store signatures for ``cautions``. Raises ConfigError if the file cannot be read or written."""
+    """Store signatures of ``by`` for ``cautions``. Raises ConfigError if the file cannot be read or written."""
     signatures = of_rig(rig, rig_hash)
     new = [Signature(caution, by, date) for caution in sorted(cautions) if caution not in signatures]
     if not new:
@@ -82,7 +82,7 @@ def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date
 def kept(session: RigSession, rig: str, tell: Callable[[list[str]], None]) -> Iterator[None]:
     """Apply the stored signatures for the rig file ``rig``, and store new signatures after the ``with`` block.
 
-    Raises ConfigError if the signatures cannot be read. A failure to store them is only reported.
+    Raises ConfigError if the signatures cannot be read. A failure to store signatures is only reported.
     """
     clearance = session.clearance
     if not clearance.cautions:

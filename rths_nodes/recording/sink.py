@@ -19,8 +19,8 @@ from rths_nodes.loop.supervision.states import State
 class RecordingSink:
     """Sink of the embedded loop that writes the messages that nodes would publish, stamped in test time.
 
-    ``write`` and ``finish`` are ``write`` and ``close`` of a ``Writer`` (``recording/bag.py``). If
-    another engine repeats the test, the caller updates ``engine`` and ``library`` in ``information``.
+    ``write`` and ``finish`` are the methods ``write`` and ``close`` of a ``Writer`` (``recording/bag.py``). If
+    another engine repeats the test, the caller must update ``engine`` and ``library`` in ``information``.
     """
 
     def __init__(

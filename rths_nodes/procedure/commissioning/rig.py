@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rig under commissioning, without a specimen: its sessions, its operator, and motions that end in a stop.
 
-Commands are not checked, because some exceed a limit on purpose, to test the far end.
+Commands are not checked, because some commands deliberately exceed a limit to test the far end.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Row:
 
 class Operator(Protocol):
     def ask(self, instruction: str, tick: Callable[[], object] | None = None, moves: bool = False) -> None:
-        """Show an instruction, and wait for the operator or, if the next step ``moves`` the rig, for CLEAR.
+        """Show an instruction and wait for an answer, which must be CLEAR if the next step ``moves`` the rig.
 
-        Call ``tick``, which holds the rig, until the operator has answered.
+        Call ``tick`` repeatedly, to hold the rig, until the operator has answered.
         """
         ...
 
@@ -77,7 +77,7 @@ class Bench:
     """Rig of ``scenario`` without a specimen, in one session at a time.
 
     ``patience`` is the timeout for an action of the operator, s. ``home``, ``(n_axes,)`` m, is the position at the
-    start of the first session, to which each session returns. ``rows`` contains all samples of the session.
+    start of the first session, to which each session returns. ``rows`` contains all samples of this session.
 
     Raises Refused if a force changes by more than a small move permits, or if a displacement is not measured. Also
     raises Refused if the far end brakes because commands are missing, or stops while ``awaits_stop`` is false.
@@ -115,7 +115,7 @@ class Bench:
 
     @contextmanager
     def opened(self) -> Iterator[Bench]:
-        """Open a session, and move the rig to ``home``. Raises ConfigError if no session can be opened."""
+        """Context manager of a session that begins at ``home``. Raises ConfigError if no session can be opened."""
         with real_time(self.realtime):
             try:
                 self.port = Assembly(self.scenario).port
@@ -145,7 +145,7 @@ class Bench:
         self._keep(first)
 
     def close(self) -> None:
-        """Close the port. The far end brakes and holds."""
+        """Close the port. The far end then brakes and holds the axes."""
         if self._open:
             self._open = False
             try:
@@ -181,7 +181,7 @@ class Bench:
         return row
 
     def lag(self, row: Row) -> Array:
-        """Return the magnitude of each axis's tracking error, ``(n_axes,)`` m, relative to the first sample."""
+        """Return the absolute change of tracking error from the first sample to ``row``, ``(n_axes,)`` m."""
         first = self.rows[0]
         travel = row.measured.displacement - first.measured.displacement
         return np.abs(row.active - first.active - travel)
@@ -199,14 +199,14 @@ class Bench:
         )
 
     def path(self, start: Array, goal: Array, velocity: Array) -> Iterator[Array]:
-        """Return the commands from ``start`` to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s."""
+        """Return the commands of a ramp from ``start`` to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s."""
         return bounded_ramp(start, goal, velocity, accelerations(self.scenario.limits), self.dt)
 
     def ramped(self, goal: Array, velocity: Array) -> Iterator[Row]:
         return map(self.tick, self.path(self.command, goal, velocity))
 
     def ramp(self, goal: Array, velocity: Array) -> list[Row]:
-        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s, and let the axes settle."""
+        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s, and return all samples until rest."""
         return [*self.ramped(goal, velocity), *self.hold(REST_S)]
 
     def hold(self, seconds: float) -> list[Row]:
@@ -216,12 +216,12 @@ class Bench:
         return max(8, round(seconds / self.dt))
 
     def follow(self, seconds: float) -> None:
-        """Send the active command for ``seconds`` of rig time, so that nothing moves."""
+        """Send the rig's own active command for ``seconds`` s of rig time, so that nothing moves."""
         for _ in range(self.samples(seconds)):
             self.tick(self.rows[-1].active)
 
     def clear(self, motion: str) -> None:
-        """Wait for CLEAR, then hold the rig for the warning time with the warning output, if any, switched on."""
+        """Show ``motion`` and wait for CLEAR. If the rig has a warning output, then warn while the rig is held."""
         self.operator.ask(motion, self.tick, moves=True)
         self.warn()
 
@@ -236,10 +236,10 @@ class Bench:
 
     @contextmanager
     def acted(self, words: str, seen: Callable[[Row], str], loses_rig: bool = False) -> Iterator[str]:
-        """Open a session in which the operator acts while all axes move slowly back and forth.
+        """Open a session in which the operator follows the instruction ``words`` while all axes move to and fro.
 
-        The context yields the first nonempty result of ``seen(row)`` or, if ``loses_rig``, the text of a port
-        error; after a timeout, an empty string. The session is repeated if the operator acts before the motion.
+        Yield the first nonempty result of ``seen(row)``, or an empty string after a timeout. If ``loses_rig``,
+        also accept a port error and yield its text. Repeat the session if the operator acts before the motion.
         """
         for _ in range(ATTEMPTS):
             with self.opened():
@@ -286,7 +286,7 @@ class Bench:
             self.ramp(self.home, velocities)
 
     def opening(self, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt()``. After a failure, retry (emulated rig) or consult the operator."""
+        """Return the result of ``attempt()``. If it fails, retry (emulated rig) or let the operator decide."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -316,7 +316,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Dash:
-    """Motion of all axes at ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, then braking.
+    """Motion of all axes, at ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, then braking.
 
     The motion begins at ``start`` ``(n_axes,)`` m, or at the current position if ``start`` is None.
     """
@@ -329,16 +329,16 @@ class Dash:
 
     @classmethod
     def resolving(cls, bench: Bench) -> Dash:
-        """Return the slower motion, bounded by BRAKING_SAMPLES, half the stroke and half the velocity limit."""
+        """Return the slow motion, bounded by BRAKING_SAMPLES, half the stroke and half the velocity limit."""
         step, constant = bench.deceleration * bench.dt, max(32, round(CONSTANT_S / bench.dt))
         velocity = min(BRAKING_SAMPLES, float((0.5 * bench.most / step).min())) * step
         return cls._within(bench, velocity, constant, 0.5 * bench.stroke, 0.9)
 
     @classmethod
     def fastest(cls, bench: Bench, lag: Array) -> Dash | None:
-        """Return the fastest motion within the limits.
+        """Return the fastest motion within the limits, or None.
 
-        Return None if an axis would not be at least 1.2 times as fast as in :meth:`resolving`. ``lag``
+        The result is None if an axis would not be at least 1.2 times as fast as in :meth:`resolving`. ``lag``
         ``(n_axes,)`` s is the delay from the commands to the axes.
         """
         stated = bench.stated
@@ -354,7 +354,7 @@ class Dash:
 
     @classmethod
     def _within(cls, bench: Bench, velocity: Array, constant: int, stroke: Array, factor: float) -> Dash:
-        """Return a motion within ``stroke`` ``(n_axes,)`` m. Multiply ``velocity`` by ``factor`` until it fits."""
+        """Multiply ``velocity`` by ``factor`` until the motion fits ``stroke`` ``(n_axes,)`` m, and return it."""
         step, longest = bench.deceleration * bench.dt, constant + bench.stated.bridged
         while (velocity * bench.dt * (longest + (velocity / step).max() * 2.0 + velocity / step) > stroke).any():
             velocity = factor * velocity
@@ -366,7 +366,7 @@ class Dash:
         return self.place(self.until + self.rising)
 
     def commands(self, bench: Bench, command: Array) -> Iterator[tuple[int, Array]]:
-        """Yield sample numbers (0 during the motion to the start) and commands ``(n_axes,)`` m."""
+        """Yield number (0 during the motion to the start) and command ``(n_axes,)`` m of each sample."""
         if self.start is not None:
             path = bench.path(command, self.start, bench.free_velocity)
             command = self.start
@@ -379,7 +379,7 @@ class Dash:
         return "" if self.start is None else f", {HIGHEST}"
 
     def words(self, bench: Bench, then: str) -> str:
-        """Return a description of the motion and of its end, ``then``, for the operator."""
+        """Return a description of the motion for the operator. ``then`` describes the end of the motion."""
         ways = bench.ways(self.way, self.velocity, "up to ")
         if self.start is None:
             return f"all axes move together: {ways}; {then}"
@@ -393,5 +393,5 @@ class Dash:
         return np.cumsum(np.clip(np.minimum(k, self.until + self.rising - k) / self.rising, 0.0, 1.0))
 
     def place(self, sample: int) -> Array:
-        """Return the distance from the start in sample number ``sample``, ``(n_axes,)`` m."""
+        """Return the distance from the start at sample number ``sample``, ``(n_axes,)`` m."""
         return np.asarray(self._sums[sample] * self.velocity * self.dt)

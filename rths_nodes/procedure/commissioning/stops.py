@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials of the stops at the far end of the port: closed session, killed process, pulled cable.
 
-The commissioning process shares the socket of the process that it kills, and receives the states while the far end
-brakes. If the port has no listener, a new session measures the position at which the rig rests.
+The commissioning process shares the socket of the process that it kills, and receives the rig's states while the
+far end brakes. If the port has no listener, a new session measures the position at which the rig rests.
 
 An axis moves with constant velocity v when its commands end. After ``since``, the last sample that the far end
 received, the axis may continue at v, and then brakes with the deceleration a. It rests after ceil(v / (a dt))
@@ -63,13 +63,13 @@ def judged(
 
 
 def detected(bench: Bench, subject: str, stated: str, seen: str = "", speed: str = "") -> CommissioningRow:
-    """Return the row for an action of the operator. The row fails if ``seen`` is empty."""
+    """Return the row for an action of the operator. ``seen`` is the detected effect; without it, the row fails."""
     measured = seen or f"nothing was detected within {bench.patience:g} s"
     return judged(subject, stated, measured, bool(seen), speed or bench.slow)
 
 
 def resolved(value: float, step: float, unit: str) -> str:
-    """Return ``value`` with its ``unit``, or "less than" and the resolution ``step`` if it is smaller."""
+    """Return ``value`` with its ``unit``. A value below the resolution ``step`` becomes "less than" ``step``."""
     return f"less than {step:.3g} {unit}" if abs(value) < step else f"{value:.3g} {unit}"
 
 
@@ -149,8 +149,8 @@ def killed(bench: Bench, fast: Dash | None) -> Rows:
 def _kill(bench: Bench, dash: Dash) -> tuple[Listener | None, int, Array]:
     """Start a process that moves the axes along ``dash``, and kill it at constant velocity.
 
-    Return its listener, and the number and commands ``(n_axes,)`` m of the last sample before the motion. Raises
-    ConfigError if the process cannot open a session.
+    Return the listener of the process, or None if the port has no listener. Also return number and commands
+    ``(n_axes,)`` m of the last sample before the motion. Raises ConfigError if the process can open no session.
     """
     spawn = multiprocessing.get_context("spawn")
     pipe, theirs = spawn.Pipe()
@@ -180,7 +180,7 @@ def _received(pipe: Connection) -> Any:
 
 
 def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
-    """Run in the process to be killed: open a session and move the axes along ``dash``.
+    """Open a session and move the axes along ``dash``. Runs in the process that will be killed.
 
     In lockstep, the process sends no commands while it waits to be killed, so that rig time stops.
     """
@@ -219,7 +219,7 @@ def _session_over(bench: Bench, states: list[ReportedState], since: int, dash: D
 
 
 def _listen(bench: Bench, ear: Listener, velocity: Array, patience: float) -> list[ReportedState]:
-    """Receive states until axes that moved at ``velocity`` m/s rest. The first timeout is ``patience`` s."""
+    """Return the states until axes that moved at ``velocity`` m/s rest. ``patience`` s extends the first wait."""
     braking = rest_samples(velocity, bench.stated.deceleration, bench.dt)
     longest = 3 * (braking + bench.stated.bridged + bench.transport + STANDS) + bench.stated.watchdog
     states: list[ReportedState] = []
@@ -241,7 +241,7 @@ def _stands(states: Sequence[ReportedState]) -> bool:
 def _stop_rows(
     bench: Bench, dash: Dash, states: list[ReportedState], since: int, place: Array, bridged: int
 ) -> Rows:
-    """Return a row for each axis. In sample ``since``, the axes were at ``place`` ``(n_axes,)`` m."""
+    """Return a row on the stop of each axis. At sample ``since``, the axes were at ``place`` ``(n_axes,)`` m."""
     numbers, shape = np.array([state.measured.sample for state in states]) - since, (-1, len(bench.names))
     ways = np.array([state.measured.command for state in states]).reshape(shape) - place
     pistons = np.array([state.measured.displacement for state in states]).reshape(shape)
@@ -319,7 +319,7 @@ def cable(bench: Bench) -> Rows:
 def by_place(bench: Bench, sent: Array, velocity: Array, bridged: int, suffix: str = "") -> Rows:
     """Check, without a listener, that the rig rests at most a stopping distance beyond its motion ``sent``.
 
-    ``sent`` ``(n, n_axes)`` m are commands, including both ends of the motion, at up to ``velocity`` m/s.
+    ``sent`` ``(n, n_axes)`` m holds commands at up to ``velocity`` m/s, including both ends of the motion.
     """
     bench.operator.ask("begin a new session at the rig")
     with bench.opened():
@@ -334,7 +334,7 @@ def by_place(bench: Bench, sent: Array, velocity: Array, bridged: int, suffix: s
 def _rest_rows(
     bench: Bench, far: Array, velocity: Array, bridged: int, fine: Array, still: bool, pattern: str
 ) -> Rows:
-    """Return a row for each axis. The axes rest ``far`` ``(n_axes,)`` m beyond their last commands.
+    """Return a row for each axis, which rests ``far`` ``(n_axes,)`` m beyond its last command.
 
     ``fine`` ``(2, n_axes)`` m holds tolerance and resolution. In ``pattern``, the distance replaces ``{}``.
     """

@@ -180,7 +180,7 @@ def fast_stop(bench: Bench) -> Rows:
 
 
 def _clear_to_move(session: RigSession) -> None:
-    """Check the axes and sign for all items. Discard findings, because an unloaded load cell seems dead."""
+    """Check the axes and sign for all items. Discard the findings, because without load a load cell seems dead."""
     for axis in session.check().values():
         axis.findings.clear()
     for item in session.clearance.unsigned():
@@ -206,7 +206,7 @@ def _session(bench: Bench) -> Iterator[RigSession]:
 def _stopped(
     bench: Bench, session: RigSession, name: str, act: Callable[[], object], due: Callable[[list[Array]], bool]
 ) -> CommissioningRow:
-    """Perform ``act``, and stop its motion once ``due(commands)`` is true. Each command is ``(n_axes,)`` m."""
+    """Perform ``act``, stop it once ``due(commands)`` is true, and return a row. Commands are ``(n_axes,)`` m."""
     drive, reason = session.drive, ""
     sent, ends = list[Array](), list[int]()
 
@@ -229,10 +229,10 @@ def _stopped(
 
 
 def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: str = "") -> CommissioningRow:
-    """Return the row for the operator's stop.
+    """Return the report row on the operator's stop.
 
     ``commands`` ``(n, n_axes)`` m are the last two commands before the stop and all later commands. If the rig was
-    not stopped, there are no commands, and ``reason`` states why.
+    not stopped, ``commands`` is empty, and ``reason`` states why.
     """
     stopped = len(commands) > 2
     velocity = np.abs(np.diff(commands, axis=0)).max(axis=0) / bench.dt if stopped else bench.most
@@ -247,9 +247,9 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array, reason: 
 
 
 def _rest(bench: Bench, active: Array, samples: int, most: float, spare: float) -> tuple[str, str, bool, str]:
-    """Return the stated and the measured stop of all axes, whether they agree, and the resolution.
+    """Return the stated and the measured stop of all axes, whether the two agree, and the resolution.
 
-    The commands ``active`` ``(n, n_axes)`` m must rest within ``samples`` samples and ``most`` + ``spare`` m.
+    Commands ``active`` ``(n, n_axes)`` m must come to rest within ``samples`` samples and ``most`` + ``spare`` m.
     """
     moving = np.flatnonzero((np.abs(active - active[-1]) > 1e-9).any(axis=1))
     rest, way = int(moving.max(initial=-1)) + 1, float(np.abs(active[-1] - active[0]).max())
@@ -360,7 +360,7 @@ def calibrations(bench: Bench) -> Rows:
 
 
 class Trial(NamedTuple):
-    """Function of a trial, causes of its report rows, action, requirement, and the statement that it proves."""
+    """Function of a trial, causes of its report rows, its action and requirement, and the statement it proves."""
 
     run: Callable[[Bench], Rows]
     causes: tuple[str, ...]
@@ -463,7 +463,7 @@ def proofs() -> dict[str, str]:
 
 
 def scenario_of(rig: RigFile) -> Scenario:
-    """Return a scenario for the rig. Its axes start at half the travel of the smallest small move.
+    """Return a scenario for a commissioning. The axes start at half the travel of the smallest small move.
 
     Raises ConfigError if the rig file is unsuitable for a commissioning.
     """
