@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cautions about a test, from the rules of ``loop/scenario/judgement`` and from the stability margin."""
+"""Cautions about a test, based on the rules of ``loop/scenario/judgement`` and on the stability margin."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Evaluation:
         self._delays = {False: list(delays)} if delays else {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
-        """Return ``compute()``. If it raises ConfigError, store its message by ``part``; return ``otherwise``."""
+        """Return ``compute()``. If it raises ConfigError, set ``left_out[part]`` and return ``otherwise``."""
         try:
             return compute()
         except ConfigError as error:
@@ -170,7 +170,7 @@ class Evaluation:
 
     @property
     def longest_delay(self) -> int:
-        """Longest delay that is searched for, samples."""
+        """Longest delay that can be detected, samples."""
         return max(1, math.ceil(self.scenario.monitor.longest_delay / self.scenario.dt))
 
     def _tracking(self, displacement: Array) -> Tracking:
@@ -280,7 +280,7 @@ class Evaluation:
 
     @cached_property
     def windowed(self) -> Windowed | None:
-        """Frequency evaluation in half-overlapping windows of ``CYCLES`` periods; None if there are too few."""
+        """Frequency evaluation in half-overlapping windows of ``CYCLES`` periods; None for too few windows."""
         samples, dt = self.counted, self.scenario.dt
         target, measured = self.run.target[samples], self.run.displacement[samples]
         if len(samples) < 2:
@@ -316,7 +316,7 @@ class Evaluation:
 
 
 def live_columns(evaluation: Evaluation) -> Array:
-    """Return the curves of the live display, ``(columns, curves, 4)``: first, lowest, highest and last value.
+    """Return the live display's curves, ``(columns, curves, 4)``: first, lowest, highest, last value per column.
 
     Force-controlled axes are omitted. The tracking indicator is NaN in columns without evaluated samples.
     """
@@ -381,7 +381,7 @@ def _work(force: Array, moves: Array) -> Array:
 
 
 def ground_acceleration(evaluation: Evaluation) -> Array:
-    """Return the ground acceleration at the steps, m/s^2; empty without a structure."""
+    """Return the ground acceleration at the steps, ``(m,)`` m/s^2; empty without a structure."""
     structure = evaluation.structure
     if structure is None:
         return np.zeros(0)

@@ -196,7 +196,7 @@ RANGE = "_range"
 
 
 def definition(name: str) -> Definition:
-    """Return the definition of an index. For a quantity without a definition, the title spells out the name."""
+    """Return the definition of an index. The title of an undefined quantity is derived from its ``name``."""
     base = name.removesuffix(TRUE)
     stem = max((key for key in DEFINITIONS if f"{base}_".startswith(f"{key}_")), key=len, default="")
     entry = DEFINITIONS.get(stem, Definition("", ""))

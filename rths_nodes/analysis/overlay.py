@@ -26,9 +26,9 @@ class Aligned:
     """Histories of a named test on the common time axis.
 
     ``time`` (s, ``(n,)``) holds the times of the evaluated samples, ``step_time`` (s, ``(n_steps,)``) the times of
-    the steps after the soft start. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``, and
-    ``moved`` (m) is ``(n_steps, n_dof)``. If ``recorded`` is true, all samples and steps are included, on the time
-    axis of the recording. ``counted`` always holds the times of the evaluated samples.
+    the steps after the soft start. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``. The
+    structure's displacement ``moved`` (m) is ``(n_steps, n_dof)``. If ``recorded`` is true, all samples and steps
+    are included, on the time axis of the recording. ``counted`` always holds the times of the evaluated samples.
     """
 
     def __init__(self, name: str, evaluation: Evaluation, recorded: bool = False) -> None:
@@ -144,7 +144,7 @@ def _share(part: float, total: float) -> float:
 
 
 def names(paths: Sequence[Sequence[str]]) -> list[str]:
-    """Return the shortest distinct ends of ``paths`` (tuples of components). Equal paths are numbered."""
+    """Return the shortest ends of ``paths`` (tuples of components) that all differ. Equal paths are numbered."""
     for length in range(1, max(map(len, paths)) + 1):
         shortened = ["/".join(parts[-length:]) for parts in paths]
         if len(set(shortened)) == len(shortened):
@@ -176,7 +176,7 @@ def rung_differences(run: Run, level: float, before: Run, level_before: float) -
 
 
 def _relative(now: Array, then: Array) -> float:
-    """Return rms(``now`` - ``then``) / rms(``then``): 0 for 0 / 0; NaN if only ``then`` is 0, or without data."""
+    """Return rms(``now`` - ``then``) / rms(``then``): 0 if both are 0, NaN if only ``then`` is 0 or missing."""
     both = np.isfinite(now) & np.isfinite(then)
     if not both.any():
         return math.nan

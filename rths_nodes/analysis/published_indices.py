@@ -4,10 +4,10 @@
 Standard deviations are about the mean.
 
 RTHS benchmark (Silva et al. 2020): tracking of the first floor, and response of all floors relative to the
-reference, the structure computed in one piece. The displacement of the first floor is measured. The other floors
-have no sensor; their displacement is computed.
+reference. The reference is the computed response of the whole structure. The displacement of the first floor is
+measured. The other floors have no sensor; their displacement is computed.
 
-Multi-axial benchmark (Condori Uribe et al. 2023): 1 and 2 are the actuators, ``x`` and ``theta`` the translation
+Multi-axial benchmark (Condori Uribe et al. 2023): 1 and 2 are the actuators. ``x`` and ``theta`` are translation
 and rotation of a story or of the driven node. The motion of this node follows from the measured axes. The
 published code repeats J1 for J4. Here J4 is the delay of x and theta.
 
@@ -185,7 +185,7 @@ def _benchmark(evaluation: Evaluation, targets: Sequence[Scale]) -> Compute:
 
 
 def _at_steps(evaluation: Evaluation) -> tuple[Indices, Array, Array]:
-    """Return the steps, and the displacements of numerical substructure and reference, ``(n_steps, n_dof)`` m."""
+    """Return step numbers, and displacements of numerical substructure and reference, ``(n_steps, n_dof)`` m."""
     steps = steps_of(evaluation)
     computed = np.asfortranarray(evaluation.run.dof_displacement[rows_of(steps)])
     exact = reference_displacement(evaluation.assembly)[rows_of(steps - evaluation.first_step)]
@@ -214,8 +214,8 @@ def axes_of(assembly: Assembly, displacement: Array) -> Array:
 def published_lag(target: Array, measured: Array, delay: Delay | None = None) -> int:
     """Return J1, the lag (0 to 49 samples) at which ``measured`` correlates most with ``target``.
 
-    Both histories are ``(n,)``. The correlation is Pearson's. ``delay`` may hold running sums of these histories,
-    without the first and the last ``delay.longest`` measurements.
+    Both histories are ``(n,)``. The correlation is Pearson's. ``delay`` may supply sums over these histories;
+    they exclude the first and the last ``delay.longest`` measurements.
     """
     n = len(target)
     lags = np.arange(min(LONGEST_LAG, n - 1))
@@ -277,7 +277,7 @@ def share_of(part: float, total: float) -> float:
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
-    """Return standard deviation and peak of ``error`` (%) by name: ``before``, rms or peak, ``after``."""
+    """Return standard deviation (name ``{before}rms{after}_percent``) and peak of ``error``, % of ``scale``."""
     shares = map(share_of, scale_of(error), scale)
     return {f"{before}{name}{after}_percent": share for name, share in zip(("rms", "peak"), shares, strict=True)}
 

@@ -370,8 +370,8 @@ def _whole_response(text: str) -> tuple[Array, Array]:
 def response_errors(evaluation: Evaluation) -> dict[str, dict[str, float]]:
     """Return the rms errors (%) of ``displacement`` and absolute ``acceleration`` by degree of freedom.
 
-    An error is 100 sqrt(sum (a - b)^2 / sum b^2), summed over the completed steps, where a belongs to the test and
-    b to the whole structure.
+    An error is 100 sqrt(sum (a - b)^2 / sum b^2), summed over the completed steps. Values a belong to the test,
+    and values b to the whole structure.
     """
     displacement, acceleration = whole_response(evaluation.scenario)
     start = evaluation.first_step

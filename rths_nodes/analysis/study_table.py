@@ -54,8 +54,8 @@ class Spread(NamedTuple):
 class StudyTable:
     """Results of a study, one row for each run.
 
-    ``columns`` holds ``name``, ``outcome`` and ``reason``, then factors, drawn values and indices. ``factors``
-    vary over levels. ``drawn`` values come from a distribution. ``indices`` are displayed; a missing index is NaN.
+    ``columns`` holds ``name``, ``outcome`` and ``reason``, then factors, drawn values and indices. Factors vary
+    over levels; drawn values come from a distribution. ``indices`` are displayed; a missing index is NaN.
     Runs are grouped by the factors whose levels are names (laws, cases). Groups are never pooled.
     """
 
@@ -95,7 +95,7 @@ class StudyTable:
     def magnitudes(self, index: str) -> Array:
         """Return the magnitudes of an index, ``(n,)``: inf for failed runs, NaN for runs without a test.
 
-        A finished run without the index (e.g. too long a delay) is also inf if other runs of its group have it.
+        A finished run without the index (delay too long) counts as inf if other runs of its group have the index.
         """
         size = np.where(self.failed, np.inf, magnitude(index, self.values(index)))
         for rows in self.groups.values():
@@ -138,7 +138,7 @@ class StudyTable:
         return spreads
 
     def summary(self, index: str) -> list[tuple[str, list[str]]]:
-        """Return each group with its finished runs and its median, low, high and worst magnitudes, as text."""
+        """Return the number of finished runs and the median, low, high and worst magnitude by group, as text."""
         return [
             (row.group, [row.finished, *map(in_cell, (row.median, row.low, row.high, row.worst))])
             for row in self.spreads(index)

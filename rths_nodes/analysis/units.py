@@ -51,9 +51,9 @@ def grouped(value: float, form: str = "") -> str:
 
 
 def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
-    """Format ``value * factor`` with ``digits`` digits: significant ones, or decimals if below 1.
+    """Format ``value * factor`` with ``digits`` significant digits or, below 1, with ``digits`` decimals.
 
-    Return a dash if ``value`` is not a number.
+    All digits before the decimal point are kept. Return a dash if ``value`` is not a number.
     """
     numeric = number(value)
     numeric = numeric and number(numeric * factor)  # the product may overflow
@@ -103,7 +103,7 @@ def shown(value: object, factor: float, unit: str) -> str:
 
 
 def uncertain(value: float, deviation: float) -> str:
-    """Return a value rounded to the first digit of its standard deviation: ``1.02 +- 0.03``."""
+    """Return a value and its standard deviation, rounded to the first digit of the deviation: ``1.02 +- 0.03``."""
     if not deviation > 0.0:
         return f"{value:.4g}"
     last = math.floor(math.log10(deviation))
@@ -123,7 +123,7 @@ def duration(seconds: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a duration in whole seconds, minutes or hours: ``40 s``, ``12 min``, ``3 h``."""
+    """Format a duration in whole seconds, minutes (from 2 min) or hours (from 2 h), e.g. ``12 min``."""
     for unit, size in (("h", 3600.0), ("min", 60.0)):
         if seconds >= 2.0 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -138,6 +138,6 @@ COLUMN, NARROWEST, WIDEST = 89.0, 60.0, 400.0
 
 
 def check_width(millimetres: float) -> None:
-    """Raise ConfigError if a width is too small or too large."""
+    """Raise ConfigError if the width of a figure (mm) is too small or too large."""
     if not NARROWEST <= millimetres <= WIDEST:
         raise ConfigError(f"--width = {millimetres:g} mm: must be between {NARROWEST:g} and {WIDEST:g} mm")

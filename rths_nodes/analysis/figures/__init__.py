@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the report. These modules import matplotlib, so other modules import them only for drawing.
+"""Figures of the report. The package imports matplotlib, so other modules import it only to draw.
 
-To add a figure, write a function that draws on a figure and returns its title and caption, or None if there is
-nothing to draw. Add the function to one of the tables below. Its name becomes the file name of the figure.
+To add a figure, write a function that draws on a figure. The function returns title and caption, or None if there
+is nothing to draw. Add the function to one of the tables below. The figure file is named after the function.
 """
 
 from __future__ import annotations

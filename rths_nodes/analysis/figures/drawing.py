@@ -185,7 +185,7 @@ class Drawing(Figure):
     def panels(
         self, rows: int, columns: int = 1, height: float = 1.3, width: float = WIDTH, **options: Any
     ) -> NDArray[np.object_]:
-        """Return panels ``(rows, columns)``, each ``height`` inches high. Rows wrap on narrow paper.
+        """Create panels ``(rows, columns)``, each ``height`` inches high. On narrow paper, long rows wrap.
 
         ``width`` is the width of the figure on the screen, inches. ``options`` are passed to ``Figure.subplots``.
         """
@@ -212,9 +212,9 @@ class Drawing(Figure):
         rows: slice | None = None,
         **look: Any,
     ) -> None:
-        """Draw ``values`` ``(n,)`` versus ``base``, or versus the column ``over`` if it is set. NaN leaves a gap.
+        """Draw ``values`` ``(n,)`` versus ``base``, or versus ``over`` (heading and values). NaN leaves a gap.
 
-        ``rows`` selects the drawn samples. The table contains all samples, under the heading ``head``.
+        ``rows`` selects the drawn samples. The table contains all samples; ``head`` is their column heading.
         """
         if over is not None:
             self.record(base, *over)
@@ -226,7 +226,7 @@ class Drawing(Figure):
         panel.plot(x, y, rasterized=over is not None and len(y) > RASTER, **look)
 
     def band(self, panel: Axes, base: Base, head: str, ends: Array, look: Look) -> None:
-        """Fill the range between ``ends`` ``(2, n)``. ``{}`` in ``head`` becomes ``lower`` or ``upper``."""
+        """Fill the range between ``ends`` ``(2, n)``. In headings, ``lower`` or ``upper`` replaces ``{}``."""
         for values, end in zip(ends, ("lower", "upper"), strict=True):
             self.record(base, head.replace("{}", end), values)
         panel.fill_between(base.values[: ends.shape[1]], *ends, lw=0.0, **look)
@@ -239,7 +239,7 @@ class Drawing(Figure):
         self.tables.append((base, {head: values}))
 
     def finish(self) -> None:
-        """Wrap and align the vertical labels. Draw a common legend for all panels that have no legend.
+        """Wrap and align the labels of the y axes. Draw a common legend for all panels that have no legend.
 
         On the screen, the heading of the figure is drawn above the legend. On paper, it belongs in the caption.
         """
@@ -269,9 +269,9 @@ class Drawing(Figure):
 def save(
     path: Path, millimetres: float | None, draw: Callable[P, Drawing], *args: P.args, **options: P.kwargs
 ) -> None:
-    """Save the figure that ``draw`` returns as ``path`` (PNG, SVG or PDF by suffix).
+    """Save the figure that ``draw(*args, **options)`` returns as ``path`` (PNG, SVG or PDF by suffix).
 
-    ``millimetres`` is the width of the paper, None for the screen. Raises ConfigError if the figure does not fit.
+    ``millimetres`` is the width in print, or None for the screen. Raises ConfigError if the figure is too high.
     """
     with in_style(millimetres):
         figure = draw(*args, **options)
@@ -303,13 +303,13 @@ def svg(figure: Figure, title: str) -> str:
 
 
 def beside(columns: int) -> int:
-    """Return how many of ``columns`` panels fit side by side in print. On the screen, all panels fit."""
+    """Return the number of panels, at most ``columns``, that fit side by side. On the screen, all panels fit."""
     width = printed()
     return columns if width is None else max(1, min(columns, int(width * INCH / PANEL)))
 
 
 def columns_of(labels: Sequence[str], width: float) -> int:
-    """Return how many of ``labels`` fit in a line of a legend of ``width`` inches, at least 1."""
+    """Return the number of ``labels`` (at least 1) that fit in one line of a legend ``width`` inches wide."""
     letter = LETTER * float(matplotlib.rcParams["font.size"])
     return max(1, min(len(labels), int(width / letter / (max(map(len, labels)) + HANDLE))))
 
@@ -381,11 +381,11 @@ def tables(figure: Drawing) -> list[tuple[str, dict[str, Array]]]:
 class Row(NamedTuple):
     """Quantity over time, drawn for each test.
 
-    ``looks`` holds the look of each history, ``bases`` and ``shown`` the base and the histories of each test. A
-    history is ``(n,)``, or ``(2, n)`` for a filled range; it is empty if a test lacks it. A faint line marks
+    ``looks`` holds the look of each history by name. ``bases`` and ``shown`` hold base and histories of each test.
+    A history is ``(n,)``, or ``(2, n)`` for a filled range; it is empty if a test lacks it. A faint line marks
     ``aim``, and dashed lines mark the finite ``limits``. If ``dots`` is true, the samples of a short history are
-    marked. ``heads`` are headings of columns, by default name, look and unit. In the heading of a range, ``{}`` is
-    replaced by ``lower`` or ``upper``.
+    marked. ``heads`` are the column headings in tables, by default made of row name, history name and unit. In the
+    heading of a range, ``{}`` is replaced by ``lower`` or ``upper``.
     """
 
     name: str
@@ -434,7 +434,7 @@ class Recordings:
         return name if self.alone else f"{test.name}: {name}"
 
     def over_time(self, figure: Drawing, rows: Sequence[Row], height: float = 1.2) -> list[Axes]:
-        """Draw each row in one panel or, for several tests, in one panel per look. Empty panels are omitted."""
+        """Draw each row in one panel or, for several tests, one panel per history. Return the nonempty panels."""
         numbers = range(max((len(row.looks) for row in rows), default=0))
         groups = [numbers] if self.alone else [range(n, n + 1) for n in numbers]
         parts = [(row, [n for n in group if n < len(row.looks)]) for group in groups for row in rows]
@@ -473,7 +473,7 @@ class Recordings:
                 figure.curve(panel, base, head, history, rows=rows, **style)
 
     def time(self, panel: Axes, title: str) -> None:
-        """Label the panel and, for a single test, shade flagged intervals. Short ones are made visible."""
+        """Label the panel and, for a single test, shade flagged intervals. Short intervals are widened."""
         run, dt, least = self.run, self.run.scenario.dt, max(1, len(self.run.time) // SHADED)
         for flag, name, colour, hatch in SHADES if self.alone else ():
             marked = (run.flags & flag) != 0

@@ -332,7 +332,7 @@ def timing(figure: Drawing, tests: Recordings) -> Words | None:
 
 
 def bars(histogram: Mapping[str, object]) -> tuple[Array, Array]:
-    """Return the edges (s) and counts of a recorded histogram. Empty bins at its ends are omitted."""
+    """Return the bin edges (s) and the counts of a recorded histogram. Empty bins at its ends are omitted."""
     edges, counts = (np.array(histogram.get(key, ()), dtype=float) for key in ("edges_s", "counts"))
     filled = np.flatnonzero(counts > 0.0)
     if not len(filled) or len(edges) != len(counts) + 1:
@@ -421,9 +421,9 @@ COMMAND: Look = {"color": INK, "ls": DASHES, "label": "command"}
 
 
 def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the first and last sample of two magnified parts: at the peak and at the fastest zero crossing.
+    """Return the first and last sample of two intervals to magnify: at the peak and the fastest zero crossing.
 
-    Sample 0 is the first evaluated sample. The result is None if there are fewer than two zero crossings.
+    Sample 0 is the first evaluated sample. The result is None if the target has fewer than two zero crossings.
     """
     target = evaluation.run.target[evaluation.counted, axis]
     crossings = np.flatnonzero(np.diff(np.signbit(target)))
@@ -704,9 +704,9 @@ def copies(figure: Drawing, tests: Recordings) -> Words | None:
 def _parameters(
     base: Base, names: Iterable[str], shares: Array, bounds: tuple[Array, Array], released: str
 ) -> list[Row]:
-    """Return a row of the figure for each parameter.
+    """Return a row of the figure for each of ``m`` parameters. ``released`` is the label of the released value.
 
-    ``shares`` ``(n, 3, m)`` are mean, deviation and released value of the parameters, divided by initial values.
+    ``shares`` ``(n, 3, m)`` holds mean, deviation and released value, relative to the initial values.
     """
     looks: dict[str, Look] = {
         "one standard deviation": {"color": BAND},

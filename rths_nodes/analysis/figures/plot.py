@@ -68,7 +68,7 @@ def overlay(
     style: str | None = None,
     width: float = COLUMN,
 ) -> Axes:
-    """Draw a quantity of several named runs, with a line style per column; see :func:`rths_nodes.overlay`."""
+    """Draw a quantity of several named runs, with a look for each run; see :func:`rths_nodes.overlay`."""
     with _in(axes, style, width) as panel:
         for name, look in styled(runs).items():
             histories = _histories(runs[name])
@@ -129,7 +129,7 @@ def plot_by_label(
 
 
 class PrintFigure(Figure):
-    """Figure that is always saved in the style for print."""
+    """Figure that is always saved in the print style."""
 
     def savefig(self, *places: Any, **options: Any) -> None:
         with in_style(INCH * self.get_figwidth()):

@@ -68,10 +68,10 @@ def ticks(least: float, most: float) -> list[float]:
 def spread(
     panel: Axes, at: Array, values: Array, edge: float, across: bool, dots: str, median: Look, bar: bool = True
 ) -> None:
-    """Draw magnitudes ``values`` of runs as dots at positions ``at``, a ``bar`` from 5 to 95 %, and the median.
+    """Draw magnitudes ``values`` of runs as dots at positions ``at``, and their median.
 
-    Magnitudes are drawn along x if ``across`` is true, otherwise along y. ``edge`` is the upper end of this axis.
-    ``dots`` is the colour of the dots, and ``median`` the look of the median.
+    Magnitudes are along x if ``across`` is true, otherwise along y. ``edge`` is the upper end of this axis. If
+    ``bar`` is true, a bar marks the 5th to the 95th percentile. ``dots`` is a colour, ``median`` a look.
     """
 
     def put(positions: Array, magnitudes: Array, look: Look) -> None:

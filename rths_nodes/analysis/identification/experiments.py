@@ -97,7 +97,7 @@ class Cycles:
 
 
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
-    """Return the scenario in which ``noise`` moves only ``axis``. Raises ConfigError if the band is too high."""
+    """Return a scenario in which ``noise`` moves only ``axis``. Raises ConfigError if the band is too high."""
     _resolved(scenario, "upper_frequency", noise.upper_frequency)
     motion = {
         "type": "band_limited_noise",
@@ -118,7 +118,7 @@ def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
 
 
 def cycled(scenario: Scenario, axis: int, cycles: Cycles) -> Scenario:
-    """Return the scenario in which ``axis`` moves in ``cycles``. Raises ConfigError if they exceed a limit."""
+    """Return a scenario in which only ``axis`` moves, in ``cycles``. Raises ConfigError if a limit is exceeded."""
     _resolved(scenario, "frequency", cycles.frequency)
     name = scenario.moved_axes[axis]
     limits, speed = scenario.axes[name].limits, 2.0 * math.pi * cycles.frequency * cycles.amplitude
@@ -158,7 +158,7 @@ def _resolved(scenario: Scenario, name: str, frequency: float) -> None:
 def _moving(
     scenario: Scenario, axis: int, motion: dict[str, object], duration: float, word: str, semi_active: object
 ) -> Scenario:
-    """Return the scenario in which only ``axis`` moves, without structure, compensator and ground motion.
+    """Return a scenario in which only ``axis`` moves, without structure, compensator and ground motion.
 
     A scaled specimen is driven and loaded at its own scale.
     """
@@ -310,7 +310,7 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
 def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
     """Return the stiffness (N/m), the loss factor and their scatters at the smallest amplitude, by name.
 
-    The values are from the slowest test with this amplitude, the scatters from its cycles. The scatter of the
+    The slowest test with this amplitude gives the values, and its cycles give the scatters. The scatter of the
     stiffness includes the rms difference from the tests at other frequencies. Raises ValueError if the stiffness
     is not positive or has no scatter.
     """

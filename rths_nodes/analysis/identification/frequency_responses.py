@@ -4,7 +4,7 @@
 1. Each actuator is driven with band-limited noise. The estimator H1 gives the matrix of the responses.
 2. The matrix is inverted at each frequency.
 3. Each entry of the inverse is fitted with a polynomial in s (Eq. 2.8; ``mechanics/loading_model.py``).
-4. The output-error method (:func:`identify`) refines the polynomials and finds the delay.
+4. The output-error method (:func:`identify`) refines the polynomials and identifies the delay.
 5. The state-space model follows from the fit (``loading_model.state_space``).
 
 The response relates sampled displacements to sampled commands and includes the hold of the commands. For periodic
@@ -13,7 +13,7 @@ noise see ``doc/identified_inverse.md``. In step 4, the response of the rig is
     G(s) = P(s)^-1 e^(-s D)
 
 with the matrix P of the polynomials and the delay D of all commands. The search starts from the polynomials of
-:func:`fit_of` at their best delay. A weighted least-squares fit to the measured responses gives all coefficients
+:func:`fit_of` with the best delay. A weighted least-squares fit to the measured responses gives all coefficients
 and the delay, with their standard deviations. The weights are the inverse standard deviations of the noise
 (L. Ljung, System Identification, 2nd ed. 1999, sections 7.4 and 10.2). Noise biases the inverse of a response, but
 not the response itself. The degrees of the polynomials minimise the information criterion of Schwarz (1978) among
@@ -114,9 +114,9 @@ def frequency_response(
     """Return the response in ``band`` (Hz), estimated by H1 from ``experiments`` with samples every ``dt`` (s).
 
     In each interval of ``resolution`` (Hz), a response linear in the frequency is fitted to all spectral lines
-    (local polynomial method; Schoukens et al. 2006). The spectra of transients are also smooth. They are
-    fitted, too, if histories do not begin and end at rest. Raises ValueError if the shapes of histories differ, if
-    the band has too few frequencies, or if the experiments do not drive every axis separately.
+    (local polynomial method; Schoukens et al. 2006). If a command does not begin and end at rest, the spectra of
+    transients are fitted, too. Raises ValueError if the shapes of histories differ, if the band has too few
+    frequencies, or if the experiments do not drive every axis separately.
     """
     if not resolution > 0.0:
         raise ValueError(f"resolution = {resolution:g} Hz: must be > 0")
@@ -154,10 +154,10 @@ def _spectra(
 ) -> tuple[Complex, Complex, Array, float]:
     """Return S_uu ``(f, m, m)``, S_xu ``(f, n, m)``, S_xx ``(f, n)`` and the number of spectral lines.
 
-    These are sums over the lines between successive ``edges`` (Hz), with inputs u and displacements x. The first
-    inputs are the ``n`` commands and the ``transients`` (1 for this experiment, 0 for the others). If all commands
-    begin and end at rest, there are no transients. The other inputs are the first inputs multiplied by the
-    position of the line between its two edges, from -1 to 1.
+    The spectra are sums over the lines between successive ``edges`` (Hz), with inputs u and displacements x. The
+    first inputs are the ``n`` commands and the ``transients`` (1 for this experiment, 0 for the others). If all
+    commands begin and end at rest, there are no transients. The other inputs are the first inputs multiplied
+    by the position of the line between the edges, from -1 to 1.
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:
@@ -204,10 +204,10 @@ def entry_fits(measured: FrequencyResponse) -> EntryFits:
 
 
 def fit_of(fits: EntryFits, count: int, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
-    """Return the inverse, with a polynomial for each entry from the ``fits`` to ``count`` values (step 3).
+    """Return the inverse model, with one polynomial of ``fits`` for each entry (step 3 of the module).
 
-    By default the degree of each entry, up to ``highest``, minimises the criterion of Schwarz (1978). An entry
-    without coupling is zero. Errors are relative to the diagonal element of the row.
+    By default the degree of each entry, up to ``highest``, minimises the criterion of Schwarz (1978) for ``count``
+    values. An entry without coupling is zero. Errors are relative to the diagonal element of the row.
     """
     n = len(fits)
     coefficients, error, chosen = np.zeros((HIGHEST + 1, n, n)), np.zeros((n, n)), np.full((n, n), NONE)
@@ -234,7 +234,7 @@ def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[
 
 
 def information(error: float, coefficients: int, count: int) -> float:
-    """Return the criterion of Schwarz (1978) for a fit of ``count`` values. The smallest criterion is best."""
+    """Return the criterion of Schwarz (1978) for a fit of ``count`` values. The smallest value is best."""
     return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))
 
 
@@ -345,7 +345,7 @@ def _best_start(
 
 
 def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
-    """Return the model ``lower`` with an additional fast pole. Its delay is reduced by the lag of this pole."""
+    """Return fit and delay (s) of ``lower`` with an additional fast pole. Its lag is subtracted from the delay."""
     fit = lower.fit
     lag = FAST * abs(float(np.trace(fit.coefficients[1]) / np.trace(fit.coefficients[0])))
     coefficients = fit.coefficients.copy()
@@ -438,11 +438,11 @@ class Fit(NamedTuple):
 def lines(
     experiments: Sequence[Experiment], dt: float, period: float, band: tuple[float, float]
 ) -> tuple[Array, Complex]:
-    """Return the multiples of 1 / ``period`` in ``band``, ``(f,)`` Hz, and the rig's response to them.
+    """Return the multiples of 1 / ``period`` in ``band``, ``(f,)`` Hz, and the rig's response at these multiples.
 
     The response is the ratio of displacement to command, ``(f, n_axes, n_axes)``, without the first period. Raises
-    ValueError if the period is not a whole number of samples or occurs less than twice, if the band contains no
-    multiple, or if axes were not driven separately.
+    ValueError for a period that is not a whole number of samples, fewer than two periods, a band without
+    multiples, or axes not driven separately.
     """
     samples = round(period / dt)
     if abs(samples * dt - period) > ROUNDING * period:

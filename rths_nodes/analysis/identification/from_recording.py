@@ -92,7 +92,7 @@ class Estimate:
 
     ``tracking`` relates the measurement to the target, after compensation. ``loading`` relates the measurement to
     the command, without compensation. ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. The
-    window is the longest interval without missing samples. ``missing`` is their number in the recording.
+    window has no missing samples. ``missing`` is the number of missing samples in the recording.
     ``suggested`` holds parameters by compensator and name, ``notes`` the reasons for missing results.
     """
 
@@ -237,8 +237,8 @@ def sine_of(history: Array, dt: float, frequency: float) -> complex:
 def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -> tuple[float, float]:
     """Return the delay (s) and amplitude ratio of ``measured`` to a sine of ``frequency`` (Hz) in ``target``.
 
-    The delay is within half a period. Raises ValueError if the histories differ in length, are too short, or do
-    not contain the sine.
+    The delay is at most half a period, positive or negative. Raises ValueError if the histories differ in length,
+    are too short, or do not contain the sine.
     """
     _refuse_unless(
         target.shape == measured.shape,
@@ -464,7 +464,7 @@ class Followed:
 
     @property
     def left(self) -> Array:
-        """Smallest ratio of each parameter's deviation to its initial deviation, ``(m,)``."""
+        """Smallest ratio of current to initial deviation in the history of each parameter, ``(m,)``."""
         return np.asarray((self.deviation / (self.uncertainty * self.copy.initial)).min(axis=0))
 
     @property
@@ -473,7 +473,7 @@ class Followed:
 
     @property
     def identified(self) -> tuple[bool, ...]:
-        """True for each identified parameter, ``(m,)``; all false unless the model explains the specimen."""
+        """True for each identified parameter, ``(m,)``; all false if the model does not explain the force."""
         explained = not self.unexplained.any()
         return tuple(bool(explained and left <= updating.IDENTIFIED) for left in self.left)
 
@@ -491,9 +491,9 @@ class Followed:
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Return an updatable model of type ``model`` with the parameters of the test.
+    """Return an updatable model of type ``model`` with the parameters of the scenario.
 
-    Values in ``stated`` override these parameters. Raises ConfigError if a value is invalid.
+    ``stated`` overrides values; ``opened`` lists parameters to estimate. Raises ConfigError for an invalid value.
     """
     data = run.scenario.data()
     sections = [data["structure"].get("restoring_force") if data.get("structure") else None]

@@ -107,7 +107,7 @@ class Row:
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
-    """Return as text the bound that ``error`` meets: ``tolerance`` or twice ``noise`` (all %); empty if none."""
+    """Return the bound that ``error`` meets, as text: ``tolerance`` or twice ``noise`` (all %); empty if none."""
     if not error <= max(tolerance, AT_FLOOR * noise):
         return ""
     return "the tolerance" if error <= tolerance else "twice the noise of the sensor"
@@ -240,11 +240,11 @@ class Substructure:
         return self._numerical.motion(self._ground - force @ self._spread.T)
 
     def distance(self, residual: Array, specimens: Array) -> Array:
-        """Return the solution minus the measured motion, (1 + G E)^-1 r, ``(samples, n_axes)`` m."""
+        """Return the solution minus the measured displacement, (1 + G E)^-1 r, ``(samples, n_axes)`` m."""
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
     def pushed(self, residual: Array, specimens: Array) -> Array:
-        """Return the motion, ``(samples, 3, n_axes)``, due to the force of ``specimens`` moved by ``residual``."""
+        """Return the structure's motion ``(samples, 3, n_axes)`` under the specimens' force from ``residual``."""
         stiffness, damping, mass = map(np.diag, specimens)
         tested = self._spread_out([mass, damping, stiffness])
         return self._with(tested).motion(force_of(specimens, residual) @ self._spread.T)
@@ -271,7 +271,7 @@ class Settings:
     """Settings of an iteration.
 
     The iteration ends after ``runs`` runs, or once the error is within the ``tolerance`` (% of the target's rms).
-    ``omega`` is the relaxation factor or its first value. Corrections end at ``cutoff`` (Hz). ``within`` limits
+    ``omega`` is the constant or initial relaxation factor. Corrections end at ``cutoff`` (Hz). ``within`` limits
     the peaks of command, velocity and force, relative to the first run. ``changes`` are overrides of the scenario,
     by the number of the first run in which they apply.
     """
@@ -467,7 +467,7 @@ class Corrections:
         return {axis: dict(zip(PEAKS, row, strict=True)) for axis, row in zip(self.base.axes, rows, strict=True)}
 
     def _in_time(self, force: Array) -> Array:
-        """Return ``force`` at the instants of the displacements, without its delay ``force_lead``."""
+        """Return ``force`` at the instants of the displacements: its delay ``force_lead`` is removed."""
         late = self.base.force_lead or 0.0
         times = self.base.dt * np.arange(len(force))
         return np.column_stack([np.interp(times + late, times, column) for column in force.T])

@@ -128,7 +128,7 @@ class Inverse(NamedTuple):
 
     @property
     def late(self) -> Array:
-        """Low-frequency delay, ``(n_axes,)`` s: tau plus the delay of the first two coefficients."""
+        """Low-frequency delay, ``(n_axes,)`` s: tau plus C_1 / C_0 (see the module)."""
         return np.asarray(self.delay + self.coefficients[1] / self.coefficients[0])
 
     def response(self, spectra: Spectra) -> Complex:
@@ -183,8 +183,8 @@ def _of_axis(
 ) -> tuple[float, Array]:
     """Return the delay (s) and coefficients of an axis from ``signals``: commands, displacements and targets.
 
-    The weight of a spectral line is the inverse of its unexplained power. This power is a fraction of the line's
-    power plus ``noise``.
+    A spectral line is weighted by its inverse expected error power: a fraction of the command's power plus the
+    ``noise`` amplified by L.
     """
     u, y, z = signals
     lags = np.fft.irfft(y * np.conj(u))
@@ -224,7 +224,7 @@ def _of_axis(
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Return the unexplained fraction (``rest`` over ``u``) of the commands of the worst axis by band, ``(m, 2)``.
+    """Return the unexplained fraction ``rest / u`` of the commands in each band, for the worst axis, ``(m, 2)``.
 
     The first column includes the noise. The second column does not, because it uses the targets ``z``.
     """

@@ -222,7 +222,7 @@ def write_report(
     """Write the report on ``run`` to ``path``.
 
     ``reference`` adds errors relative to the whole structure; the scenario must have a structure. ``test`` holds
-    the procedure and the rung of the run. ``defaults`` also lists parameters with default values. Raises OSError
+    the procedure and the rung of the run. ``defaults`` adds parameters with default values. Raises OSError
     if writing fails, and ConfigError if the scenario cannot be built or the reference cannot be computed.
     """
     write_page(path, render(run, reference, test, defaults))
@@ -324,7 +324,7 @@ def _first_facts(run: Run) -> dict[str, str]:
 
 
 def first_line(run: Run, test: OfProcedure | None) -> str:
-    """Return why a test is unfinished, invalid or incomplete, as text; empty for a complete and valid test."""
+    """Return the reason why a test is unfinished, invalid or incomplete; empty for a complete and valid test."""
     parts, (record, rung) = [], test or (None, None)
     reason = run.information.get("reason", "")
     if run.outcome != "finished":

@@ -53,7 +53,7 @@ def grid(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> Grid | None:
 
 
 def listed(title: str, heads: Sequence[str], rows: Iterable[Iterable[str]], none: str = "None.") -> Part:
-    """Return a part with the table of ``rows``, or with the sentence ``none`` if the table is empty."""
+    """Return a part of the report with the table of ``rows``, or with the sentence ``none`` if it is empty."""
     table = grid(heads, rows)
     return Part(title, words=() if table else (none,), grid=table)
 
@@ -112,7 +112,7 @@ def deviations(record: ProcedureRecord) -> Part:
 
 
 def sections(record: ProcedureRecord, rung: RungRecord | None) -> dict[str, list[Part]]:
-    """Return the parts about the procedure, by section. ``rung`` is the rung whose histories the page shows."""
+    """Return the parts of a procedure report, by section. ``rung`` is the rung whose histories the page shows."""
     return {"head": head(record, rung), "Checks": checks(record), "Ladder": ladder(record), "Acts": acts(record)}
 
 
@@ -313,7 +313,7 @@ def _differences(rung: RungRecord, title: str, names: Iterable[str]) -> list[str
 
 
 def _mandate(mandate: Data) -> Part:
-    """Return the runs of rung h, which only records of versions up to 0.9.0 contain."""
+    """Return the part of the report on rung h. Only records of versions up to 0.9.0 contain a ``mandate``."""
     facts = {key.capitalize(): moment(exact(mandate.get(key))) for key in ("hash", "time", "by", "ended")}
     rows = [
         [exact(row.get("number")), exact(row.get("outcome")), rounded(row.get("error")), rounded(row.get("noise"))]

@@ -92,7 +92,7 @@ def tables(evaluation: Evaluation, reference: bool) -> dict[str, Table | None]:
 
 
 def indices(evaluation: Evaluation) -> Table | None:
-    """Return the table of indices, or None without indices. Each axis has two columns if true values are known."""
+    """Return the table of indices, or None if it is empty. Each axis has two columns if true values are known."""
     if len(evaluation.run.time) < 2:
         return None
     columns = _columns(evaluation)

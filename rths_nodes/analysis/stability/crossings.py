@@ -2,7 +2,7 @@
 """Unstable modes of a linear loop, and values of a parameter at which a mode becomes unstable.
 
 The parameters are the arguments ``gain``, ``delay`` and ``ratio`` of ``characteristic``. In discrete time, only
-the gain is a factor on the frequency response. The limit of ``ratio``, a factor on the natural frequencies, is
+the gain simply multiplies the frequency response. The limit of ``ratio``, a factor on the natural frequencies, is
 found by counting unstable modes.
 """
 
@@ -44,7 +44,7 @@ ASIDE = 1e-4
 class Crossing:
     """Value of a parameter at which a motion of ``frequency`` (Hz) neither grows nor decays.
 
-    ``growing`` is true if the growth rate increases with the value. A conjugate pair has two ``roots``.
+    ``growing`` is true if the growth rate increases with the value. ``roots`` is 2 for a conjugate pair.
     """
 
     value: float
@@ -113,7 +113,7 @@ def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: floa
 
 
 def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_decade: int = PER_DECADE) -> Array:
-    """Return a logarithmic sweep (rad/s) up to ``top`` that includes ``frequencies``.
+    """Return a logarithmic sweep (rad/s) with ``frequencies``, up to ``top``, by default ``loop.highest``.
 
     The sweep includes values just below and above each undamped natural frequency of the numerical substructure.
     """
@@ -176,7 +176,7 @@ def _gains_at_ends(loop: SampledLoop) -> Iterator[Crossing]:
 
 
 def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
-    """Return the factors on all natural frequencies for which the loop has an undamped motion."""
+    """Return the factors on all natural frequencies at which a motion neither grows nor decays."""
     least = MARGINAL * loop.scale
 
     def damping(motions: Complex) -> Array:
@@ -195,7 +195,7 @@ def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
 def _zeros(
     function: Callable[[Array], Complex], measure: Callable[[Complex], Array], grid: Array
 ) -> list[tuple[float, complex, complex]]:
-    """Return argument, value and slope of ``function`` at each zero of ``measure(value)``."""
+    """Return argument, value and slope of an entry of ``function`` at each zero of ``measure(value)``."""
     tracks = _tracked(function(grid))
     signs = measure(tracks) > 0.0
     rows, columns = np.nonzero(signs[1:] != signs[:-1])
@@ -230,7 +230,7 @@ def _tracked(values: Complex) -> Complex:
 
 
 def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Iterable[float]) -> Crossing | None:
-    """Return the stability limit near ``about``, or None. ``widths`` are the half widths of the search."""
+    """Return the limit of ``parameter`` near ``about``, or None. ``widths`` are half widths of the search."""
     border = loop.border
     start = complex(border, HZ * about.frequency)
 
@@ -282,14 +282,14 @@ def verified(loop: SampledLoop, parameter: str, limit: Crossing | None, now: flo
 
 
 def _marginal(loop: SampledLoop, parameter: str, value: float, top: float = 0.0) -> float:
-    """Return the angular frequency (rad/s) with the shortest relative Newton step to a root."""
+    """Return the frequency (rad/s) at which the Newton step to a root is shortest relative to the frequency."""
     grid = sweep(loop, top=top)
     values = loop.characteristic(loop.border + 1j * grid, **{parameter: value})
     return float(grid[np.argmin(np.abs(values / (np.gradient(values, grid) * grid)))])
 
 
 def _between(loop: SampledLoop, stable: Callable[[float], bool], low: float, high: float) -> Crossing:
-    """Return the limit between a stable ratio ``low`` and an unstable ratio ``high``."""
+    """Return the stability limit of the ratio, between ``low`` (stable) and ``high`` (unstable)."""
     low, high = _halved(stable, low, high)
     about = Crossing(low, _marginal(loop, "ratio", low, loop.highest / low) / HZ, growing=True)
     try:

@@ -6,8 +6,8 @@ This Target differs from rest by so little that every stage is linear. Adaptatio
 other than the delay and the filter of the force.
 
 **Force loops** control the force axes, which bear their loads. At small motion, a force loop must not change the
-forces of other axes. Since the loads change the stiffness of the other axes (P-Delta), the loop of the other axes
-is judged with the force axes fixed at the positions where they bear their loads (:class:`LoadedRig`).
+forces of other axes. The loads change the stiffness of the other axes (P-Delta). The loop of these axes is
+therefore judged with the force axes fixed at the positions where they bear their loads (:class:`LoadedRig`).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class LoadedRig:
         return np.array(self.rig.auxiliary)
 
     def follow(self, command: Floats, auxiliary: Array) -> tuple[list[float], list[float]]:
-        """Advance one sample with commands (m), and return displacements (m) and forces (N) of the moved axes."""
+        """Advance one sample with commands (m) of the moved axes. Return displacements (m) and forces (N)."""
         places, forces = self.rig.follow([*command, *self.places.tolist()], auxiliary)
         return places[: self._n], forces[: self._n]
 
@@ -147,7 +147,7 @@ class LoadedRig:
         return slope
 
     def _glide(self, index: int, position: float) -> float:
-        """Move to ``position`` (m), wait for rest, and return the force (N), or NaN without rest."""
+        """Move a force axis to ``position`` (m). Return the settled force (N), or NaN if it does not settle."""
         axis, start = self._n + index, float(self.places[index])
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):
@@ -178,7 +178,7 @@ class LoadedRig:
 
 
 class _Faded:
-    """Detects the end of a response computed in blocks. ``loud`` is the length of the response."""
+    """Detects the end of a response computed in blocks. ``loud`` is the length of the response, samples."""
 
     def __init__(self, patience: int, share: float) -> None:
         self._patience, self._share = patience, share
@@ -262,7 +262,7 @@ class Way:
         """True if the commands depend on measured displacements or forces."""
 
     def _answer(self, measured: Floats, force: Floats) -> list[Floats]:
-        """Return the first commands for a target at rest and constant measurements."""
+        """Return the compensator's first commands for a target at rest and constant measurements."""
         zeros, compensator = [0.0] * self.n_axes, self._compensator
         compensator.reset()
         return [compensator.commands(zeros, zeros, zeros, measured, force, True, False) for _ in range(FED_BACK)]
@@ -300,7 +300,7 @@ class Way:
         return Impulses(forces, displacements, 1 - self.per_step, at_once, self._delay)
 
     def _at_once(self, n_dof: int) -> Array | None:
-        """Return the forces per displacement (N/m) that the setup adds because of the loads, or None."""
+        """Return the forces per displacement (N/m) that the setup adds because of loads, or None if none."""
         if self.loaded is None or not self._setup.takes_loads:
             return None
         forces, nothing = self.loaded.rest_force, np.zeros(n_dof)
@@ -368,7 +368,7 @@ class Way:
         return longest * self.scenario.dt
 
     def _load_cells(self) -> Callable[[Floats], Floats]:
-        """Return a function that delays and filters forces, or the identity if commands ignore forces."""
+        """Return a function that delays and filters forces, or the identity if forces do not affect commands."""
         if not self._by_force:
             return lambda force: force
         filters = [low_pass(axis, self.scenario.dt) for axis in self.axes.values()]
@@ -378,7 +378,7 @@ class Way:
     def _record(
         self, commands: Callable[[int, Floats, Floats], Floats], felt: _Felt | None = None, share: float = FADED
     ) -> Array:
-        """Return the rig's response to ``commands``, from rest until it has ended, ``(samples, 2, n_axes)``.
+        """Return the rig's response to ``commands``, from rest until it has decayed, ``(samples, 2, n_axes)``.
 
         The forces are the output of ``felt``, by default the forces at the integrator.
         """
@@ -469,7 +469,7 @@ def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt:
 
 
 def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
-    """Return ``values`` until they have decayed, ignoring ``noise``. Raises ConfigError if they do not decay."""
+    """Return ``values`` until they decay. Values up to ``noise`` count as 0. Raises ConfigError without decay."""
     response: list[float] = []
     largest, loud = noise, 0
     for value in values:

@@ -127,7 +127,7 @@ class Judgement:
     slowest axis without a compensator, s.
 
     ``further_delay`` (s, equal for all axes), ``frequency_factor`` and ``gain`` (scale factor of the tested
-    forces) are the nearest limits: above the present value for a stable loop, below it for an unstable loop. A
+    forces) are the nearest limits. They are above the present value for a stable loop, otherwise below it. A
     missing limit is None. A conditionally stable loop also becomes unstable below ``least_gain``.
     """
 
@@ -185,7 +185,7 @@ class Judgement:
 
     @property
     def farthest(self) -> float:
-        """Factor on the natural frequencies at which the search ends: smallest if a motion grows, else largest."""
+        """Factor on natural frequencies at which the search for a limit ends; below 1 for an unstable loop."""
         if not isinstance(self.loop, SampledLoop):
             return 0.0 if self.growing else math.inf
         return 1.0 / crossings.FARTHEST if self.growing else crossings.FARTHEST
@@ -391,7 +391,7 @@ def _verified(
 
 
 def _limit(candidates: Iterable[Crossing], now: float, growing: int) -> Crossing | None:
-    """Return the nearest limit: above ``now`` for a stable loop, below it for an unstable loop."""
+    """Return the nearest limit, or None. It is above ``now`` for a stable loop, below it for an unstable loop."""
     ordered = sorted(candidates, key=lambda crossing: crossing.value)
     if growing == 0:
         return next((crossing for crossing in ordered if crossing.value > now and crossing.growing), None)
@@ -477,7 +477,7 @@ def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = 
 
 
 def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> Array:
-    """Return the elastic stiffness, ``(n_dof, n_dof)`` N/m, for parameters of ``shares`` times initial values."""
+    """Return the elastic stiffness, ``(n_dof, n_dof)`` N/m, if parameters are ``shares`` times initial values."""
     force = structure.restoring_force
     assert isinstance(force, Lawful)
     _, constants, memory = force.law

@@ -13,8 +13,8 @@ modes are the zeros outside of the unit circle of
 
     1 - 1/z + L(z) (1 - 1/z)
 
-The limits of a stable loop are an additional delay of (pi + arg L) / w at the angular frequency w with |L| = 1,
-and a factor 1 / |L| on the stiffness where L is real and negative.
+At the angular frequency w with |L| = 1, a stable loop tolerates an additional delay of (pi + arg L) / w. Where L
+is real and negative, it tolerates a factor 1 / |L| on the stiffness.
 
 **Continuous time**:
 
@@ -31,9 +31,9 @@ velocity, acceleration) from the forces f_k measured at the end of step k (``Int
 
     y_{k+1} = A y_k + B f_k,    u_{k+1} = C y_k + D f_k,    f_k = sum_l P_l u_{k-l}
 
-P_l is the response of the axes' forces to one Target, l steps after its due sample: every n-th servo sample of the
-impulse response (``impulses.py``), with n samples in a step. With z = e^{s h} and m states, the motions of the
-closed loop are the zeros of
+P_l is the response of the axes' forces to one Target, l steps after its due sample. It is every n-th servo sample
+of the impulse response (``impulses.py``), with n samples in a step. With z = e^{s h} and m states, the motions of
+the closed loop are the zeros of
 
             | z I - A                       -B           |
     det     |                                            | / z^m,      P(z) = sum_l P_l z^{-l}
@@ -331,7 +331,7 @@ class ContinuousLoop(WholeStructure):
 
     @property
     def highest(self) -> float:
-        """Nyquist frequency of the servo in the time of the structure, rad/s."""
+        """Nyquist frequency of the servo in structure time, rad/s."""
         return float(self.time_ratio * np.pi / self.dt)
 
     @property
@@ -370,9 +370,9 @@ class ContinuousLoop(WholeStructure):
 
 
 class Lines(NamedTuple):
-    """Computes a sum of arrays, each multiplied by e^{-angle p}, where the powers p count up from ``first``.
+    """Computes a sum of arrays, each multiplied by e^{-angle p}, with the powers p = ``first``, ``first`` + 1, ...
 
-    The flat arrays form ``few`` blocks. Row i of ``blocks`` ``(few, few * columns)`` holds row i of every block.
+    The flattened arrays form ``few`` blocks. Row i of ``blocks`` ``(few, few * columns)`` is row i of all blocks.
     """
 
     first: float
@@ -400,7 +400,7 @@ class Lines(NamedTuple):
     def grid(self) -> Array:
         """Return angles (rad) from 0 to pi, between which the sum changes by about ``CHANGED`` (relative).
 
-        Every column has equal weight, whatever its unit. The angles are selected from a uniform grid, much finer
+        Every column has equal weight, whatever its unit. The angles are selected from a uniform grid. It is finer
         than the width of a resonance whose terms have decayed to 1e-10 at the last power.
         """
         few = len(self.blocks)
@@ -474,7 +474,7 @@ class Impulses:
 class SampledLoop:
     """Closed loop for small motion in discrete time.
 
-    ``integrator`` returns the steps (of ``step`` s, in the time of the structure) for a scale factor of the
+    ``integrator`` returns the steps (of ``step`` s, in structure time) for a scale factor of the
     natural frequencies, or raises ConfigError. ``axes_of`` ``(n_axes, n_dof)`` and ``forces_of`` ``(n_dof,
     n_axes)`` belong to the setup. ``per_step`` is the number of servo samples of a step. ``separate`` is true if
     every axis has its own specimen. ``force_loops`` are judged separately.
@@ -561,11 +561,11 @@ class SampledLoop:
 
     @property
     def highest(self) -> float:
-        """Angular frequency of the structure at the Nyquist frequency of the periods, rad/s."""
+        """Nyquist frequency of the integrator's periods in structure time, rad/s."""
         return math.pi / (self.period * self.step)
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return the ratio of displacement to target, ``(n, n_axes, n_axes)``, without images due to the ramp."""
+        """Return the ratio of displacement to target, ``(n, n_axes, n_axes)``, without aliases of the ramp."""
         responses, first = self.impulses.displacements, self.impulses.first
         times = self.dt * (first + np.arange(len(responses)))
         waves = np.exp(-1j * np.multiply.outer(omega, times)) / self.per_step
