@@ -121,11 +121,11 @@ def run(
     ------
     ConfigError
         If the input is invalid, if the engine cannot run the test, or if ``engine="compiled"`` cannot translate a
-        kernel to C. In the last case, the message names the line.
+        kernel to C. In the last case, the message names the line of code.
 
     Examples
     --------
-    Replace the compensator of the scenario. The step function is compiled, like the steps in the package.
+    Replace the scenario's compensator. The step function is compiled, like the package's step functions.
 
     >>> import rths_nodes
     >>> def lead(k, s, x, v, a, m, f, rests, preparing):

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    """Run a sub-command and return its exit code. Ctrl-C during the imports causes no traceback."""
+    """Run a sub-command and return its exit code. Ctrl-C during the imports exits without a traceback."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
     with exit_at_once(ExitCode.HELD):
         find_ros()

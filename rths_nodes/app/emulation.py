@@ -4,8 +4,8 @@
 The receiver is the C code that also runs in the laboratory. In lockstep, each tick waits for its command, and
 the results are bit-identical to the results with the port ``simulator``.
 
-A misbehaviour of the rig or its network is specified as KIND@SAMPLE or KIND@SAMPLE:N. The emulator does not report
-a planted fault: commissioning must detect it.
+Misbehaviour of the rig or its network is specified as KIND@SAMPLE or KIND@SAMPLE:N (``MISBEHAVIOURS``). Planted
+faults are not reported by the emulator: commissioning must detect them.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Saboteur:
         return [came, *more]
 
     def frozen(self, sample: int) -> float:
-        """Return the number of ticks for which the rig freezes at ``sample``. Exit if ``DIE`` is due."""
+        """Return for how many ticks the rig freezes at ``sample``. Exit the process if ``DIE`` is due."""
         for plan in self._plans:
             if plan.sample == sample and plan.kind == DIE:
                 os._exit(1)
@@ -212,7 +212,7 @@ class Planted:
         return limits
 
     def waits(self, bridged: int, watchdog: int, dt: float) -> tuple[int, int]:
-        """Return the largest number of bridged samples, and the number of missing samples that ends a session."""
+        """Return the limits ``bridged`` and ``watchdog`` of missing samples, as changed by the planted faults."""
         longest = int(LONGEST_S / dt)
         if ENDLESS in self._kinds:
             return longest, longest + 1
@@ -279,7 +279,7 @@ FROZEN_S = 0.05
 def receiver_limits(limits: Limits, away: float, gains: calibration.Gains) -> ReceiverLimits:
     """Return the limits of an axis in port units.
 
-    The tracking-error limit is the distance moved in ``away`` (s) at the velocity limit, at most the stroke.
+    The tracking-error limit is the distance covered in ``away`` (s) at the velocity limit, but at most the stroke.
     """
     command, force = abs(gains.command), abs(gains.force)
     error = min(limits.velocity * away, limits.stroke)
@@ -296,7 +296,7 @@ def receiver_limits(limits: Limits, away: float, gains: calibration.Gains) -> Re
 def receiver_loads(
     axes: Mapping[str, Axis], gains: Sequence[calibration.Gains], moved: Sequence[str], dt: float
 ) -> list[ReceiverLoad]:
-    """Return the controller's force loop of each axis in port units, or an empty loop if there is none."""
+    """Return each axis's force loop in the controller, in port units. An axis without a loop gets an empty one."""
     names, loads = list(axes), list[ReceiverLoad]()
     for axis, gain in zip(axes.values(), gains, strict=True):
         far, control = load_of(axis), axis.force_control
@@ -326,7 +326,7 @@ def receiver_loads(
 class Controllers:
     """Controllers of the pistons. A piston without a controller follows its command.
 
-    Raises ConfigError if a law is not ``servo_valve``.
+    Raises ConfigError if a control law is not ``servo_valve``.
     """
 
     def __init__(self, axes: Mapping[str, Axis], dt: float) -> None:
@@ -355,9 +355,9 @@ class Controllers:
             valve.stand(float(places[index]))
 
     def led(self, command: Array, modes: bytes, shown: Measurement, shut: bool) -> Array:
-        """Return the positions of all pistons, ``(n_axes,)`` m, after the Measurement ``shown``.
+        """Return the positions to which the controllers move the pistons, ``(n_axes,)`` m.
 
-        ``command`` is in m, or in N under force control. ``shut`` closes the valves.
+        ``command`` is in m, or in N in force mode. ``shown`` is the last Measurement. ``shut`` closes the valves.
         """
         position = command.copy()
         for index, valve in self._valves:
@@ -375,7 +375,7 @@ class Controllers:
 
 
 class Switches:
-    """Positions of the rig's switches (interlock, pressure, cable) that were turned. Thread-safe."""
+    """Positions to which switches of the rig (interlock, pressure, cable) were turned. Thread-safe."""
 
     def __init__(self) -> None:
         self.position: dict[str, str] = {}

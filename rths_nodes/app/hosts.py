@@ -69,7 +69,7 @@ class RunResult:
 
     @property
     def ending(self) -> str:
-        """Outcome or, for an invalid test, why it is invalid, e.g. ``not valid: 55 % bridged``."""
+        """Outcome or, for an invalid test, the reason, e.g. ``not valid: 55 % bridged``."""
         return self.late.ending(self.outcome, self.samples)
 
     @property
@@ -121,9 +121,8 @@ def run(
     ``values`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
     memory. A ``brief`` run may omit histories that no index needs. While nodes start, ``starting`` is called with
     a text that lists the missing nodes. The test stops safely once ``interrupted()`` returns true or, if
-    ``interrupted`` is None, on a signal. ``port`` is an open port of a procedure. ``preferred`` is the default
-    engine. The test runs stage by stage if kernels cannot run it. Raises ConfigError if the
-    scenario or an option is invalid.
+    ``interrupted`` is None, on a signal. ``port`` is a port that a procedure has opened. ``preferred`` is the
+    default engine. Raises ConfigError if the scenario or an option is invalid.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:

@@ -104,9 +104,9 @@ def _of_run() -> dict[str, tuple[Spec, object]]:
 
 
 def declared_by(keywords: type, rows: Mapping[str, tuple[Spec, object]] | None = None) -> Callable[[F], F]:
-    """Return a decorator that replaces ``**keywords`` with ``rows`` in the signature and the docstring.
+    """Return a decorator that replaces ``**keywords`` in signature and docstring with the single keywords.
 
-    ``rows`` maps each keyword to its description and default; by default, the keywords of a run.
+    ``rows`` maps each keyword to its description and default; None: the keywords of a run.
     """
     described = _of_run() if rows is None else rows
     types = {name: kind.__forward_arg__ for name, kind in keywords.__annotations__.items()}

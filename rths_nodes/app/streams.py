@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard output and standard error that never fail, so that printing cannot affect a test.
+"""Wrappers of standard output and standard error that never fail, so that printing cannot affect a test.
 
 After a failed write, all further output is dropped.
 """

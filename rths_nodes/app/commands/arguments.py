@@ -78,7 +78,7 @@ COMPLETERS: dict[str, Completer] = {
 
 
 class Arguments:
-    """Declares arguments of a command or of an argument group: ``add("--out DIR", "folder to write")``."""
+    """Declares arguments of a command or group. Usage of an instance: ``add("--out DIR", "folder to write")``."""
 
     def __init__(self, parser: argparse._ActionsContainer) -> None:
         self._parser = parser
@@ -114,7 +114,7 @@ class Arguments:
         self._parser.add_argument(name, help=argparse.SUPPRESS, **more)
 
     def removed(self, **replacements: str) -> None:
-        """Refuse removed options. ``replacements`` maps each option to the text of its error message."""
+        """Declare removed options, which only cause an error. ``replacements`` maps each option to its message."""
         self._parser.set_defaults(removed={f"--{name.rstrip('_')}": text for name, text in replacements.items()})
         for name in replacements:
             self.hidden(f"--{name.rstrip('_')}", action=_Removed, nargs="?", dest=f"removed_{name}")
@@ -215,9 +215,9 @@ def scenario(options: Options) -> Scenario:
 
 
 def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> bool:
-    """Return true if the test runs in real time: ``pace`` is realtime, or the rig is real or ``watched``.
+    """Return true if the test runs in real time: if ``pace`` is realtime, the rig is real, or it is ``watched``.
 
-    Raises ConfigError if ``pace`` is lockstep and the rig is real or ``watched``.
+    Raises ConfigError if ``pace`` is lockstep although the rig is real or ``watched``.
     """
     real = not Assembly(scenario).port.simulated
     if pace == LOCKSTEP and (real or watched):

@@ -243,7 +243,7 @@ def _loads(loaded: Scenario) -> Iterator[str]:
 
 
 def _groups(loaded: Scenario) -> Iterator[tuple[dict[str, Limits], float]]:
-    """Yield limits by axis, and braking time (s), of each group of displacement axes that stop together."""
+    """Yield the limits by axis and the braking time (s) of each group of displacement axes that stop together."""
     names = list(loaded.limits)
     for group in braked_together(loaded.limits.values(), loaded.stop_groups):
         members = {names[axis]: loaded.limits[names[axis]] for axis in group}
@@ -396,7 +396,10 @@ def round_trips(run: Run) -> tuple[float, float]:
 
 
 def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
-    """Yield lines that compare the durations ``took`` (s) of integration steps with the available time."""
+    """Yield lines that compare the durations ``took`` (s) of integration steps with the available time.
+
+    ``predicted`` is the number of predicted samples at the start of each step.
+    """
     count, bridge, step = len(took), scenario.bridge, scenario.samples_per_step * scenario.dt
     yield f"a step takes {quantiles(took)}"
     in_time = (predicted + PATIENCE) * scenario.dt
@@ -491,10 +494,10 @@ class Kind(NamedTuple):
 
 
 def described_file(text: str) -> tuple[str, str] | None:
-    """Return a description of the file or folder ``text``, and a command that uses it.
+    """Return a description of the file or folder at the path ``text``, and a command that uses it.
 
-    Return None if ``text`` does not exist, or is a scenario or a YAML file without keys. Raises ConfigError if the
-    file is invalid or of an unknown kind.
+    Return None if the path does not exist, is a scenario, or is a YAML file without keys. Raises ConfigError if
+    the file is invalid or of an unknown kind.
     """
     path = Path(text)
     if text in files.shipped(files.RIG) and not path.exists():

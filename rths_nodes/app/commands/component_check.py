@@ -57,7 +57,7 @@ value in effect."""
 
 
 class Drive(NamedTuple):
-    """Drives a component: ``build(params)`` returns it, and ``step(component, sample)`` returns its outputs."""
+    """Drives a component: ``build(params)`` builds it, and ``step(component, sample)`` returns its outputs."""
 
     build: Callable[[AnyParams], Any]
     step: Function

@@ -104,7 +104,7 @@ def check(rate: float, seconds: float) -> None:
 
 
 def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
-    """Run a paced loop, scheduled like the nodes. Return its statistics and the lateness of each tick, s."""
+    """Run a loop at ``rate``, Hz, scheduled like the nodes. Return statistics and the lateness of each tick, s."""
     ticks = max(1, round(rate * seconds))
     pacer = Pacer(1.0 / rate, ticks)
     with real_time(True) as refused:

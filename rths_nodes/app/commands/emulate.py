@@ -89,7 +89,7 @@ def emulate_command(options: arguments.Options) -> int:
 
 @contextmanager
 def _watched(emulator: emulation.Emulator, options: arguments.Options) -> Iterator[None]:
-    """Send the true state of ``emulator`` as sensor readings to the watcher (``--sensors``) during the block."""
+    """During the ``with`` block, send the rig's true state as sensor readings to the watcher (``--sensors``)."""
     if not options.sensors:
         yield
         return

@@ -258,7 +258,7 @@ class AxisColumns:
 
 @params
 class Motion:
-    """Columns of a degree of freedom, with one row per sample. Only the last sample of each step is used."""
+    """Motion of a degree of freedom in columns, one row per sample. Only the last sample of each step is used."""
 
     displacement: Placed = column(LENGTHS, "displacement of the numerical substructure")
     velocity: Placed | None = column(VELOCITIES, "velocity; default: unknown", optional=True)
@@ -328,9 +328,9 @@ class Elsewhere:
 
 
 def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int = LARGEST) -> Elsewhere:
-    """Read ``file`` (at most ``most`` bytes) as a test of ``scenario``. The file ``columns`` maps its columns.
+    """Read ``file`` (at most ``most`` bytes) as a test of ``scenario``. The map is read from the file ``columns``.
 
-    Raises ConfigError if ``file`` or the map is invalid, or if they do not match each other or the scenario.
+    The map assigns columns to quantities. Raises ConfigError if the file or the map is invalid or unsuitable.
     """
     wanted = read_map(columns)
     with within(str(columns)):
@@ -377,10 +377,10 @@ def read_map(path: Path) -> Columns:
 
 
 def _histories(wanted: Columns, table: Table) -> dict[str, Array]:
-    """Return the histories, keyed by the paths of their columns in the map.
+    """Return the histories in ``table``, keyed by their paths in the column map, e.g. ``axes.NAME.force``.
 
-    A missing target equals the command, and vice versa. A degree of freedom without columns follows
-    the target of the axis with the same name. Raises ConfigError if columns are too short or differ in length.
+    A missing target is replaced by the command, and vice versa. A degree of freedom without columns gets the
+    target of the axis with the same name. Raises ConfigError if columns are too short or differ in length.
     """
     columns = {"time": wanted.time}
     for name, axis in wanted.axes.items():

@@ -463,7 +463,7 @@ def _print_cyclic(results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, E
 def _section(
     results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
 ) -> str:
-    """Return the results as YAML text for the rig file. Raises ConfigError if they would make it invalid."""
+    """Return the results as YAML text for the rig file. Raises ConfigError if the text would make it invalid."""
     origin = {
         "scenario": scenario.name,
         "date": datetime.now(UTC).date().isoformat(),

@@ -112,8 +112,8 @@ def write(series: Series, settings: Settings) -> NextRun:
     """Write the history and the scenario of the next run, unless the series has converged.
 
     The returned ``rehearsal`` is None if the series has converged. Raises ConfigError if a run is unsuitable, a
-    specimen has softened, the error has risen repeatedly, no further run is allowed, or the next run would exceed
-    ``WITHIN`` or an elastic limit.
+    specimen has softened, the error has risen repeatedly, or no further run is allowed. Also raises ConfigError if
+    the peaks of the next run would exceed an elastic limit, or ``WITHIN`` times the peaks of run 1.
     """
     work = _replayed(series, settings)
     verdict, reason = settings.verdict(work.rows)
@@ -237,8 +237,8 @@ def iterate(
     """Repeat ``scenario`` until the criteria in ``settings`` end the series, and return the results.
 
     Histories and, with ``record``, recordings are written to ``folder``. ``engine(scenario, samples)`` returns the
-    engine. ``tell(row)`` is called after each run. A stop request stops a run safely and, after run 1, holds
-    the series.
+    engine. ``tell(row)`` is called after each run. A stop request stops the run safely and ends the series.
+    Raises KeyboardInterrupt if run 1 has not ended.
     """
     check(scenario)
     work, new = Corrections(scenario, settings), not folder.exists()
@@ -288,7 +288,7 @@ def iterate(
 
 
 def _verdict(work: Corrections) -> tuple[str, str]:
-    """Return verdict and reason of the last run. If there is no verdict, compute the next history."""
+    """Return the verdict on the series and its reason. If the series continues, compute the next history."""
     settings, rows = work.settings, work.rows
     verdict, reason = settings.verdict(rows)
     if not verdict:

@@ -136,7 +136,7 @@ def predicted(
 
 
 def histories(run: Run) -> Array:
-    """Return displacement (m), force (N) and energy (J), ``(3, n, n_axes)``; NaN during a soft start."""
+    """Return displacement (m), force (N) and energy (J) of a run, ``(3, n, n_axes)``; NaN in a soft start."""
     first = Evaluation(run).first_sample
     base = max(0, first - 1)
     result = np.full((3, *run.displacement.shape), np.nan)

@@ -67,8 +67,8 @@ def variants(
 ) -> list[Variant]:
     """Return the checked variants of ``scenario``: one for each string in ``settings`` and name in ``cases``.
 
-    A string contains assignments, separated by spaces or commas. All cases are variants by default. Raises
-    ConfigError if a variant is invalid or no variant is defined.
+    A string contains assignments, separated by spaces or commas. Without strings or names, all cases are used.
+    Raises ConfigError if a variant is invalid or no variant is defined.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:

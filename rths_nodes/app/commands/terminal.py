@@ -83,7 +83,7 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
 
 @contextmanager
 def page_of_test(path: Path, word: str = "") -> Iterator[None]:
-    """Like :func:`writing`, but print errors instead of raising them, because the test has already ended."""
+    """Do the same as :func:`writing`, but print errors, because the test has already ended."""
     try:
         with writing(path, word):
             yield
@@ -178,8 +178,8 @@ def console(stream: TextIO | None = None) -> Console:
 def folded(text: str, head: str = "", hang: int = 0) -> str:
     """Return ``head`` followed by ``text``.
 
-    On a terminal, lines are wrapped, but not between a number and its unit. Further lines are indented by ``hang``
-    columns more than the length of ``head``.
+    On a terminal, lines are wrapped, but not between a number and its unit. Continuation lines are indented by
+    ``hang`` columns more than the length of ``head``.
     """
     if not sys.stdout.isatty():
         return f"{head}{text}".rstrip()
@@ -210,7 +210,7 @@ def table(
 ) -> None:
     """Print a table with text columns ``heads``, then numeric columns ``numbers``, then text columns ``last``.
 
-    Strings are printed as they are, without markup.
+    Markup in strings is not interpreted.
     """
     from rich import box
     from rich.table import Table

@@ -2,7 +2,7 @@
 """Connections of a page: access rights of clients, and a front process that answers stop requests.
 
 The page's process has the lowest priority and may wait, but a stop must not wait. Connections are accepted in
-batches, because another user could otherwise fill the kernel's queue. The front process answers the following
+batches, so that another user cannot fill the kernel's queue. The front process answers the following
 requests, and passes all other connections to the page's process:
 
     POST /stop  {"kind": "stop" or "trip"}; the response follows once the rig has confirmed the stop
@@ -42,7 +42,7 @@ CLOSE_S = 0.2
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
     """Return an application without routes for the server at ``address``. A connection closes after one response.
 
-    Requests for another host or from another origin are refused and do not count towards any limit.
+    Requests for another host or from another origin are refused and do not count towards the request limits.
     """
 
     @web.middleware  # type: ignore[untyped-decorator]
@@ -133,7 +133,7 @@ def other_origin(headers: Mapping[str, str]) -> bool:
 
 
 def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: bool) -> str:
-    """Return the reason why ``remote`` must not stop the rig of the server at ``host``, or an empty string."""
+    """Return why the client ``remote`` must not stop the rig of the server ``host``; empty if it may."""
     if headers.get(MARK) != "1":
         return f"the header {MARK} is missing, so the request is not from the page"
     if not known_host(headers.get("Host", ""), host):
@@ -165,7 +165,7 @@ def known_host(header: str, served: str) -> bool:
 
 
 def admits(sent: dict[str, deque[float]], remote: str, now: float) -> bool:
-    """Return true if ``remote`` may send a request ``now`` (s). ``sent`` holds request times by address."""
+    """Return true if ``remote`` may send a request at time ``now``, s. ``sent`` holds earlier request times."""
     times = sent.setdefault(remote, deque(maxlen=PER_SECOND))
     if len(times) == PER_SECOND and now - times[0] < 1.0:
         return False
@@ -288,7 +288,7 @@ class Behind:
 
 
 async def serve_behind(application: web.Application, end: int, note: Callable[[dict[str, object]], None]) -> None:
-    """Serve connections from the socket ``end`` until the front process ends. Pass its reports to ``note``."""
+    """Serve connections from the socket ``end`` until the front ends. Pass the front's reports to ``note``."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     runner = quiet_runner(application)
     await runner.setup()
@@ -335,7 +335,7 @@ LONGEST = LARGEST_HEAD + LARGEST_BODY
 
 
 class Front:
-    """Accepts connections to ``address``, answers stop requests, and passes all others unread to ``hand_on``.
+    """Accepts connections to ``address``, answers stop requests, and passes other requests to ``hand_on``.
 
     ``stop`` stops the rig. ``reaches()`` returns true if a stop reaches a rig. ``open_to_others`` permits every
     computer to stop the rig.
@@ -411,7 +411,7 @@ class Front:
         stopping.add_done_callback(self._stopping.discard)
 
     def _at_once(self, received: bytes, remote: str) -> bytes | str:
-        """Return the response to a complete request or, for a valid stop, the name of its service."""
+        """Return the response to a complete request or, for a valid stop, the name of the stop service."""
         head, _, body = received.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {

@@ -2,7 +2,7 @@
 """Operator of a page: one person at a time, identified by a code from the terminal (``doc/page.md``).
 
 An act of the operator is valid only for the situation that the browser showed. The rig is disarmed when another
-operator takes over, or when the leading page is silent for ``GONE_S``.
+operator takes over, or when the leading page sends nothing for ``GONE_S`` seconds.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Operating:
         self._say(f"code to be typed at the page within {CODE_S:.0f} s: {code}")  # unlocked: a terminal can block
 
     def lead(self, code: str, name: str) -> str:
-        """Let the person ``name``, who typed the ``code``, lead the test. Disarm the rig and return a token.
+        """Let ``name`` lead the test if ``code`` is valid. Disarm the rig and return an access token.
 
         Raises ConfigError if the code or the name is invalid. The code is compared before any limit applies,
         so wrong codes never delay a correct code.
@@ -131,7 +131,7 @@ class Operating:
             return True
 
     def disarm_if_lost(self) -> None:
-        """Disarm the rig if the leading page was silent for ``GONE_S``. Call this several times per second."""
+        """Disarm the rig if the leading page is silent for ``GONE_S`` s. Call this several times per second."""
         if self._seen is not None and self._clock() - self._seen > GONE_S:
             self._seen = None
             self.disarm(f"the page that leads the test was lost for {GONE_S:g} s")
@@ -146,7 +146,7 @@ class Operating:
     def act(
         self, token: str, act: str, arguments: Mapping[str, object], seen: Mapping[str, object] | None = None
     ) -> Answer:
-        """Perform an act for the situation ``seen`` by the browser. Return the answer when the act ends.
+        """Perform an act based on the situation ``seen`` in the browser. Return the answer when the act ends.
 
         Raises ConfigError if the page refuses the act or no test responds. The answer's ``done`` is
         false if the test refuses the act.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start of the process that serves the page of a run or test, and its TCP port."""
+"""Process that serves the page of a run or test: start, output and TCP port."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ PATIENCE_S = 5.0
 def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[str] = ()) -> Iterator[int]:
     """Serve the page of ``namespace`` during the ``with`` block. Yield the pid of the page's process.
 
-    ``say`` prints the output of this process, and a message if it ends before the block. Raises ConfigError if the
-    page cannot be served.
+    ``say`` prints the output of the page's process, and a message if that process ends before the block. Raises
+    ConfigError if the page cannot be served.
     """
     program = [sys.executable, "-m", "rths_nodes.app.cli", "page", *arguments, "--namespace", namespace]
     serving = subprocess.Popen(

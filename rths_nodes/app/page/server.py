@@ -41,7 +41,7 @@ LARGEST_REPORT = 64 << 20
 
 
 def recordings(folder: Path) -> dict[str, object]:
-    """List the newest recordings in ``folder``. Symbolic links are ignored."""
+    """Return a list of the newest recordings in ``folder``. Symbolic links are ignored."""
     entries = [
         {"name": name, "time": time, "report": _report_of(folder, name) is not None}
         for time, name in _recorded(folder)
@@ -125,7 +125,7 @@ Since = Callable[[int], tuple[dict[str, object], int, list[tuple[int, int, bytes
 
 
 class PageServer:
-    """Serves the situation and the curves that ``since`` returns, at ``address``.
+    """Serves, at ``address``, the situation and the curves that ``since`` returns.
 
     ``stop_from_anywhere`` permits clients on other machines to stop the rig. ``operating`` performs the leader's
     acts. ``folder`` contains recordings and is read at each request.

@@ -96,7 +96,7 @@ class Console:
         self._done, self._listens, self._last = (0, 0), self.attended, State.IDLE
 
     def say(self, shown: object) -> None:
-        """Print a table or a text. Texts contain the display names of axes after :meth:`attach`."""
+        """Print a table or a text. After :meth:`attach`, texts name the axes by their display names."""
         self.tell(shown).result()
 
     def tell(self, shown: object) -> Future[None]:
@@ -108,7 +108,7 @@ class Console:
         return self.exact_line(question).strip()
 
     def exact_line(self, question: str, ended: Callable[[], str] = str) -> str:
-        """Return the typed line. Raises KeyboardInterrupt if there is no terminal, and errors of :func:`typed`."""
+        """Return the typed line. Raises KeyboardInterrupt without a terminal, and the errors of :func:`typed`."""
         if self._ask is None:
             raise KeyboardInterrupt(f"no terminal is available for the question: {question}")
         self.asking = self._typed = True
@@ -148,9 +148,9 @@ class Console:
             self.say("y or n")
 
     def clear(self, act: str, motion: str) -> str:
-        """Return CLEAR if the ``motion`` of ``act`` may start, else another text.
+        """Return CLEAR if ``act`` may start the ``motion``, else another text.
 
-        Print the motion and return the typed line if the file has no answer. Raises the errors of :func:`typed`.
+        If the file has no answer, print the motion and return the typed line. Raises the errors of :func:`typed`.
         """
 
         def ended() -> str:
@@ -167,7 +167,7 @@ class Console:
         return self.exact_line(TYPE_CLEAR, ended)
 
     def ends(self, reason: str = "") -> None:
-        """End the test for ``reason`` if it is led by an answers file; continue if it is led by an operator."""
+        """End the test for ``reason`` if an answers file leads it. Do nothing if an operator leads it."""
         if not self.leads:
             self.stopped, self._over = self.stopped or reason, True
 
@@ -258,7 +258,7 @@ class Console:
         return False
 
     def _do(self, act: str, rest: str, seen: Seen) -> None:
-        """Ask questions and perform an act. Raise a refusal, or print it if the operator leads."""
+        """Ask an act's questions, then perform the act. Raise a refusal, or print it if the operator leads."""
         self._typed, session = False, self.runner.session
         try:
             with session.act(act, seen):  # one stop ends the act and its questions
@@ -372,7 +372,7 @@ class Console:
 def complete(
     ladder: Ladder, console: Console, rungs: Sequence[str], rehearse: Callable[[Work], Level] = lambda work: work()
 ) -> None:
-    """Set the level and time ratio that ``rungs`` need. ``rehearse`` runs the rehearsal that proposes a level."""
+    """Set level and time ratio if ``rungs`` need them. ``rehearse`` runs the rehearsal that proposes a level."""
     if ladder.level is None and set(rungs).intersection(REDUCED):
         ladder.level = float(console.value("level", rehearse(ladder.proposed_level)))
     if ladder.ratio is None and SLOW in rungs:
@@ -401,7 +401,7 @@ def _climb(act: str, console: Console, rest: str) -> None:
 
 
 def counts(console: Console, rung: RungRecord) -> bool:
-    """Return true if the operator accepts an invalid rung. Otherwise, a test led by an answers file ends."""
+    """Return true if the operator accepts an invalid rung. If not, end a test that an answers file leads."""
     doubt = f"rung {rung.name}: {rung.ending}"
     accepted = console.attended and console.yes(f"{doubt}. Does this rung count nevertheless?")
     if accepted:

@@ -61,7 +61,7 @@ class Answer:
     """Result of a request, and the situation after the request.
 
     ``stops`` is the number of stops so far. ``possible`` maps each act to the reason why it is not possible, or to
-    an empty string. ``motions`` maps each act to its motion as text, empty if it is not possible or moves
+    an empty string. ``motions`` maps each act to its motion as text, empty if the act is not possible or moves
     nothing. ``scenario_hash`` and ``engine`` belong to ``next_rung``; ``offsets_hash`` belongs to the offsets that
     can be confirmed, otherwise to the confirmed offsets. The act ``sign_for`` accepts the names in ``to_sign``.
     ``checklist`` lists the items to answer. ``warning`` is the text of an active warning output, with the seconds
@@ -116,7 +116,7 @@ class OperatorSocket:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop accepting connections, and answer the acts under way. May be called repeatedly."""
+        """Stop accepting connections, and wait until the acts in progress have ended. May be called repeatedly."""
         self._closed = True
         with suppress(OSError):  # wake the thread that waits in accept
             self._listening.shutdown(socket.SHUT_RDWR)

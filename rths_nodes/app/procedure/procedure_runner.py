@@ -109,7 +109,7 @@ class Ladder:
         self._files, self.code = file_hashes(self.scenario), Code.of(self.scenario)
 
     def kept(self, folder: Path) -> Ladder:
-        """Copy the files to ``folder`` and return a ladder with the copies. Raises ConfigError if one changed."""
+        """Copy the files to ``folder`` and return a ladder with them. Raises ConfigError if a file has changed."""
         scenario = with_copied_files(self.scenario, folder)
         now = file_hashes(scenario)
         if changed := [path for path, digest in self._files.items() if now[path] != digest]:
@@ -124,7 +124,7 @@ class Ladder:
         return rehearsal.simulated(self.scenario)
 
     def step(self, name: str) -> Step:
-        """Return the rung ``name``. Raises ConfigError if level or time ratio is missing or impossible."""
+        """Return the rung ``name``. Raises ConfigError if its level or time ratio is missing or impossible."""
         rung = RUNGS[name]
         if not self._is_set(name):
             key = "level" if self.level is None and name in REDUCED else "time_ratio"
@@ -164,7 +164,7 @@ class Ladder:
         return self._rehearsed[key]
 
     def expected(self, name: str) -> dict[str, dict[str, float]]:
-        """Return the rehearsal's peaks by axis; empty without a simulator. Raises errors of :meth:`rehearsed`."""
+        """Return the rehearsed peaks by axis; empty without a simulator. Raises errors of :meth:`rehearsed`."""
         return peaks_of(self.rehearsed(name)) if self.has_simulator else {}
 
     @cached_property
@@ -376,7 +376,7 @@ class ProcedureRunner(Test):
 
     @property
     def findings(self) -> list[str]:
-        """Findings of all checks. No signature can clear a finding."""
+        """Findings of all checks. The operator cannot sign for a finding: its cause must be corrected."""
         return [finding for row in self.record.checks.values() for finding in row.findings]
 
     @property
@@ -416,7 +416,7 @@ class ProcedureRunner(Test):
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
         """Return the motion of ``act`` as text.
 
-        Raises ActRefused if CLEAR is missing, or if a program moves or arms a real rig or answers its checklist.
+        Raises ActRefused if CLEAR is missing, or if a program requests motion, arming or checklist on a real rig.
         """
         clear = str(arguments.pop("clear", ""))
         if not (ACTS[act].moves or act in (*MOTIONS, "checklist")):
@@ -453,7 +453,7 @@ class ProcedureRunner(Test):
                 raise
 
     def outcome(self, refused: str = "", failed: str = "", stopped: str = "") -> tuple[ExitCode, str]:
-        """Return the exit code of the test and its reason. The reason is empty if the test finished."""
+        """Return the exit code of the test and the reason for it. The reason is empty if the test finished."""
         last = self.record.rungs[-1] if self.record.rungs else RungRecord("", "", outcome="finished")
         doubt = last.ending if last.not_valid and not last.counts else ""
         ended = f"rung {last.name}: {doubt or last.reason}"
@@ -596,7 +596,7 @@ def _free(folder: Path, rung: str) -> Path:
 
 
 def _axes(runner: ProcedureRunner) -> list[tuple[str, str, Axis]]:
-    """Return the name in the scenario, the display name and the parameters of each axis."""
+    """Return the scenario name, the display name and the parameters of each axis."""
     return [(name, runner.record.called(name), axis) for name, axis in runner.ladder.scenario.axes.items()]
 
 

@@ -91,7 +91,7 @@ class Served:
             return console.run(walk, node.close)
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig. Record only a stop of an act or of an armed rung, so that the record stays small."""
+        """Stop the rig. To keep the record small, record a stop only during an act or if a rung is armed."""
         session = self._runner.session
         if session.busy or session.state is State.ARMED:
             self._runner.do("stop", by, ANYBODY, reason=reason)
@@ -104,7 +104,7 @@ class Served:
         self._runner.do("hold", STRANGER, ANYBODY, reason=reason)
 
     def answer(self, request: Request, peer: Credentials) -> Answer:
-        """Perform the request of ``peer``. The answer reports failures; unexpected failures are also printed."""
+        """Perform the request of ``peer``. Report failures in the answer, and also print unexpected failures."""
         done, result, reason = False, "", ""
         if self._way(peer) == PAGE:
             self._page_asked = time.monotonic()

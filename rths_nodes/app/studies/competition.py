@@ -275,7 +275,7 @@ def _put(carried: Data, folder: Path) -> None:
 
 
 def programs(content: Data) -> list[str]:
-    """Return ``key = path`` of each file that a verification executes. Raises ConfigError for an invalid entry."""
+    """Return ``key = path`` for each file that a verification runs. Raises ConfigError if the entry is invalid."""
     scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
     files = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
     for law, settings in content["laws"].items():
@@ -312,9 +312,9 @@ def write_entry(content: Data, path: Path) -> None:
 def verify(
     content: Data, folder: Path, where: engine.Where, hooks: Hooks
 ) -> tuple[dict[str, list[str]], list[str]]:
-    """Repeat the runs of an entry in ``folder``.
+    """Repeat the runs of the entry ``content``, with ``folder`` for its files.
 
-    Return the problems of each row, keyed by compensator and block, and the differences from the entry's code.
+    Return the problems of each row, keyed by compensator and block, and the code versions that differ.
     Raises ConfigError if the entry cannot be repeated.
     """
     _put(content["files"], folder)
@@ -359,7 +359,7 @@ def _problems(stated: Data, score: Score | None, version: int) -> list[str]:
 
 
 def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple[str, ...]]:
-    """Return the rows of all entries (best first) with the entries' names, and the names of the indices.
+    """Return each row with the name of its entry, best row first, and the names of the indices.
 
     Rows are sorted by fraction of failed runs, then by the first index. Raises ConfigError if the conditions of
     the entries differ.

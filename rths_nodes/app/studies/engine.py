@@ -291,13 +291,13 @@ def _shares(count: int, progress: Progress | None) -> Iterator[tuple[str, Array]
 
 
 def _begin(path: tuple[str, ...]) -> None:
-    """Initialise a worker process."""
+    """Initialise a worker process with the module search path ``path``."""
     sys.path[:] = path
     threading.Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent ends, because loky would wait for a minute."""
+    """End this process as soon as the process ``parent`` ends; without this, loky waits for a minute."""
     while os.getppid() == parent:
         time.sleep(ORPHANED_S)
     os._exit(1)

@@ -51,7 +51,7 @@ BEYOND_MODE = 2.75
 
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
-    """Run one test per axis, with ``noise`` on this axis only, and return one experiment per axis.
+    """Run one test per axis, with ``noise`` on that axis only, and return one experiment per axis.
 
     The tests are recorded in ``record``/<axis> if ``record`` is set. Raises ConfigError if a test is invalid, and
     Stopped if a test does not finish.
@@ -74,9 +74,9 @@ def histories(
 
 
 def finished(test: Scenario, name: str, record: Path | None, progress: Shown, smaller: str) -> Run:
-    """Run ``test``, shown as ``name``, and return its histories.
+    """Run ``test`` and return its histories. ``name`` labels the progress.
 
-    Raises Stopped if the test does not finish. After a trip, the message recommends ``smaller``.
+    Raises Stopped if the test does not finish. After a trip, the message recommends the remedy ``smaller``.
     """
     with progress(name) as report:
         result = hosts.run(test, record=record, progress=report)
@@ -151,7 +151,7 @@ def fit(
 
 
 def _on_ramps(scenario: Scenario) -> bool:
-    """Return true if the rig interpolates linearly between commands, instead of holding each for a sample."""
+    """Return true if the rig interpolates linearly between commands, instead of holding each command."""
     data = scenario.data()
     parts = [data["port"], data["rig"], *(axis["actuator"] for axis in data["axes"].values())]
     return any(part.get("hold") == "ramp" or part["type"] == "pure_delay" for part in parts if part)
@@ -190,7 +190,7 @@ def description(noise: Noise) -> str:
 
 
 def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
-    """Return periodic noise with the ``wanted`` parameters.
+    """Return periodic noise with the ``wanted`` parameters, and defaults for the others.
 
     The duration includes the fade-out. The default amplitude is derived from the expected motion of the test.
     Raises ConfigError if a parameter is invalid.

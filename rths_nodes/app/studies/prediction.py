@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prediction from a recording: the recorded test with another compensator, integrator or ramp.
 
-If unchanged, integrator, ramp, setup and compensator reproduce the recorded Commands from the Measurements, bit
-for bit up to the first bridged or lost sample. A changed test is predicted completely, on the rig identified from
-the recording. Force-controlled axes keep their recorded loads. The identified forces include
-the effect of these axes on other axes, e.g. P-Delta.
+Integrator, ramp, setup and compensator, if unchanged, reproduce the recorded Commands from the Measurements. The
+Commands agree bit for bit up to the first bridged or lost sample. A changed test is predicted completely, on the
+rig identified from the recording. Axes under force control keep their recorded loads. The identified forces
+include the effect of these axes on other axes, e.g. P-Delta.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def reproduced(run: Run) -> tuple[int, int | None, float]:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Result of a prediction.
+    """Result of a prediction, with rows for the measured, the repeated and the changed test.
 
     ``runs`` and ``outcomes`` (outcome and reason) are keyed by row. ``indices`` of the measured displacement are
     nested by row, axis and name. The identified ``models`` are keyed by axis.

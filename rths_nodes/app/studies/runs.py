@@ -168,7 +168,7 @@ def from_json(text: str, origin: str) -> Scenario:
 
 
 def decided(where: engine.Where, samples: float, scenarios: Sequence[Scenario], say: Say) -> engine.Where:
-    """Return ``where`` with the engine for ``samples`` samples. ``say`` reports why runs are not compiled."""
+    """Return ``where`` with its engine selected for ``samples``. ``say`` reports why runs are not compiled."""
     where = replace(where, engine=where.engine_of(scenarios[0], samples))
     if where.engine == COMPILED:
         kinds = {tuple(type(part) for _, part, _ in scenario.parts()): scenario for scenario in scenarios}

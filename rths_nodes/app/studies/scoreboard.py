@@ -250,7 +250,7 @@ class Conditions:
             raise ConfigError(f"tune = {self.tune}: must be 0 or >= {tuning.LEAST}")
 
     def resolved(self, scenario: Scenario) -> Conditions:
-        """Return these conditions with the defaults of ``scenario``. The first index determines the rank."""
+        """Return these conditions, completed from ``scenario``. The first index determines the rank."""
         rank = self.rank or runs.ranking_index(scenario)
         indices = (rank, *(self.indices or runs.shown_indices(scenario)), self.response or rank)
         plants = (PLANTS if scenario.scatter else 0) if self.plants is None else self.plants
@@ -282,7 +282,7 @@ def blocks(scenario: Scenario) -> dict[str, Data]:
 
 
 def in_block(scenario: Scenario, law: Candidate, block: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings of ``law`` in a block, as scenario changes. The total lead is equal in all blocks."""
+    """Return the changes of the scenario for ``law`` in ``block``. The total lead is equal in all blocks."""
     settings = dict(law.settings)
     built = replace(scenario, [(["compensator"], settings)]).compensator
     if "lead" in declared(type(built)) and block:
@@ -403,8 +403,7 @@ class Score:
 class Scoreboard:
     """Scoreboard with its runs and published values, the identification of the rig, and settings by law.
 
-    ``which`` is the index set that numbers the indices. ``axes`` are the tracking index, which determines the
-    rank, and the response index.
+    ``which`` is the index set that numbers the indices (J1, ...). ``axes`` are the ranking and the response index.
     """
 
     table: Study
@@ -426,7 +425,7 @@ class Scoreboard:
 
     @property
     def rows(self) -> list[tuple[str, str, str, Mapping[str, float], str, str]]:
-        """Place, name, block, high value of each index, outcome and kind. Rows of published values are last."""
+        """Rows of place, name, block, high value of each index, outcome and kind. Published values are last."""
         rows = [(row.place, row.law, row.block, row.high, row.outcome(), row.kind) for row in self.scores]
         for name, case in self.published.items():
             note = f"published: {case.note}" if case.note else "published"
@@ -553,9 +552,9 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
 def _score(
     table: StudyTable, label: str, rows: NDArray[np.intp], sizes: Mapping[str, Array], index: str
 ) -> tuple[Score, float, float]:
-    """Return the score of ``rows``, and the range over noise seeds of the ``HIGH`` percentile of ``index``.
+    """Return the score of ``rows``, and the smallest and largest ``HIGH`` percentile of ``index`` by noise seed.
 
-    The range is NaN for a single seed, or if failed runs make a percentile infinite.
+    Both percentiles are NaN for a single seed, or if failed runs make a percentile infinite.
     """
     law, _, block = label.rpartition(" ")
     if block not in (WITHOUT, WITH):

@@ -196,7 +196,7 @@ class Design:
         return replace(scenario, pairs_of(changes), "factors")
 
     def _check(self) -> None:
-        """Check the names of the indices, and each level once, with all other factors at their first level."""
+        """Check the index names. Check each level once, with all other factors at their first level."""
         first = {name: levels[0] for name, levels in self.factors.items()}
         known_names = set(known_indices(checked_loop(self._with(first)).assembly))
         problems = Problems()
@@ -232,9 +232,9 @@ def refuse_scattered(
     cases: Iterable[str],
     varied: Collection[str] = (),
 ) -> None:
-    """Raise ConfigError if a drawn value would replace a value of ``changed`` keys or ``cases``.
+    """Raise ConfigError if a drawn value would replace a value that ``changed`` or ``cases`` set.
 
-    Draws relative to the scenario's value are refused only for the keys in ``varied``.
+    A value drawn relative to the scenario's value is refused only if its key is in ``varied``.
     """
     keys = {*changed, *varied, *(key for case in cases for key in scenario.cases[case].set)}
     both = [
@@ -324,23 +324,22 @@ class Plant:
     scatter: Mapping[str, Distribution]
 
     def on(self, scenario: Scenario) -> Plant:
-        """Return this plant drawn about the nominal values of ``scenario``, e.g. of a case."""
+        """Return this plant with values drawn about the nominal values of ``scenario``, e.g. of a case."""
         if not self.scatter:
             return self
         values = _values(scenario.data(), self.scatter, self.number, self.seed)
         return Plant(self.number, self.seed, values, self.scatter)
 
     def of(self, scenario: Scenario) -> Scenario:
-        """Return ``scenario`` with this plant, drawn about the scenario's nominal values."""
+        """Return ``scenario`` with this plant's values, drawn about the scenario's nominal values."""
         with within(f"plant {self.number} of seed {self.seed}"):
             drawn = self.on(scenario)
         return drawn.applied(scenario)
 
     def applied(self, scenario: Scenario) -> Scenario:
-        """Return ``scenario`` with ``values`` and without scatter.
+        """Return ``scenario`` with this plant's ``values`` and without scatter.
 
-        The number of a drawn plant is added to the scenario's name. Raises ConfigError if drawn values are
-        invalid.
+        The number of a drawn plant is added to the scenario's name. Raises ConfigError if a value is invalid.
         """
         with within(f"plant {self.number} of seed {self.seed}"):
             pairs: list[tuple[list[str], object]] = [*pairs_of(self.values), (["scatter"], {})]
@@ -492,7 +491,7 @@ def _kind(row: Row) -> Hashable:
 def run(
     design: Design, journal: Journal, where: engine.Where, progress: Progress | None = None
 ) -> dict[str, Data]:
-    """Execute the remaining runs and write each result immediately.
+    """Execute the remaining runs and write each result to ``journal`` immediately.
 
     Return the results of lost runs by key. The next call repeats these runs.
     """

@@ -194,7 +194,7 @@ class Search:
         self._told: Callable[[float], None] = lambda done: None
 
     def tune(self, budget: int, seed: int, progress: Callable[[float, float], None] | None = None) -> Tuned:
-        """Return the best of at most ``budget`` (>= LEAST) candidates, starting near the present settings."""
+        """Return the best of at most ``budget`` (>= ``LEAST``) candidates. Start near the present settings."""
         from scipy.stats import qmc
 
         samples = sum(scenario.samples for scenario in self._scenarios)
@@ -317,7 +317,7 @@ class Search:
         return largest
 
     def _values(self, shares: Array) -> dict[str, float | int]:
-        """Return the values at ``shares``; NaN selects the present settings."""
+        """Return the parameter values by key at ``shares``; empty (present settings) if a share is NaN."""
         return (
             {}
             if np.isnan(shares).any()
@@ -326,7 +326,7 @@ class Search:
 
 
 def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
-    """Run a scenario and return the magnitude of ``index``. The earlier the run aborts, the larger the result."""
+    """Run a scenario and return the magnitude of ``index``. The earlier a run aborts, the larger its result."""
     scenario = runs.from_json(text, "candidate")
     findings = runs.Findings(**runs.run_safely(scenario, runs.needs_response([index]), preferred, tell))
     if findings.outcome != "finished":
@@ -336,7 +336,7 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
 
 
 def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
-    """Return the number of the first unstable scenario (or None), and the first reason why one was not judged."""
+    """Return the number of the first unstable scenario, or None, and the first reason for an unjudged one."""
     from rths_nodes.analysis.stability.judgement import is_stable
     from rths_nodes.analysis.stability.loops import Impulses
 
