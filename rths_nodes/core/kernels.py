@@ -21,8 +21,7 @@ Four rules make the C code bit-identical. Code that breaks a rule is refused wit
 Arrays are passed as arguments, not read from a module or a closure. A call passes all arguments. ``break`` and
 ``continue`` are allowed in loops over a range and in while loops.
 
-A kernel that contains another kernel is made by a function that takes the inner kernel: ``adaptive(led)``. Nodes
-call kernels as plain Python; ``codegen/`` translates them to C unchanged.
+A kernel that contains another kernel is made by a function that takes the inner kernel: ``adaptive(led)``.
 """
 
 from __future__ import annotations

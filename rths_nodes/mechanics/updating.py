@@ -16,10 +16,9 @@ is tested over time as in Bar-Shalom, Li, Kirubarajan: Estimation with Applicati
 
 The unscented filter is a square-root filter with additive noise, for internal states and parameters together: R.
 van der Merwe, E. A. Wan: The square-root unscented Kalman filter for state and parameter-estimation. Proc. ICASSP,
-2001, Algorithm 3.1 with alpha = 1, kappa = 0, beta = 2. No weight is negative, and the points are at sqrt(n)
-standard deviations.
+2001, Algorithm 3.1 with alpha = 1, kappa = 0, beta = 2.
 
-The covariance P = S S' is never formed. Each step computes S by an orthogonal triangularisation, so that no
+Each step computes S by an orthogonal triangularisation, so that no
 rounding makes a variance negative. The paper's downdate of the Cholesky factor fails if rounding makes the
 covariance indefinite. This module uses the correction of the square-root cubature filter instead (I. Arasaratnam,
 S. Haykin: Cubature Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269). With the

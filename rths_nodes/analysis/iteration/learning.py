@@ -14,7 +14,7 @@ variable. The delay tau is the candidate with the widest frequency range. In a b
 |1 - L T| plus the effect of the noise, where T is the rig. Q ends where measured errors are mostly noise. The same
 ratio with the instrumental variable is free of noise and gives the end of W.
 
-A history may end at any value. A fade to zero over ``FADE`` s and zeros of the same duration are appended, so that
+A fade to zero over ``FADE`` s and zeros of the same duration are appended, so that
 the end does not leak into the beginning. All filters are zero-phase.
 """
 

@@ -12,15 +12,11 @@ coefficients (1, 2 zeta / w, 1 / w^2). A pure delay has approximately (1, delay,
 
 Three details differ from the publication:
 
-- The derivatives of the filtered xm are inner states of the filter (``derivative_filter.py``), which are less
-  noisy than differences of its output.
+- The derivatives of the filtered xm are inner states of the filter (``derivative_filter.py``).
 - For a motion of one frequency, x'' is proportional to x, and the least-squares problem is singular in a0 and a2.
   The fit therefore penalises changes of the coefficients. Repeated fits converge to the least-squares solution if
   the motion determines the coefficients.
 - The coefficients move to a new solution no faster than `rate`, not in one step.
-
-The newest row of the window is added to the sums of products, and the oldest is subtracted. After each complete
-window the sums are recomputed to limit rounding errors.
 """
 
 from __future__ import annotations

@@ -11,12 +11,11 @@ measured force. A prime denotes the previous sample:
 
 Maxima and sums remain NaN after a NaN. The largest values are stored as squares, because the root of a square is
 exactly the absolute value. A test computes the indices sample by sample in plain floats, so results do not
-depend on arrival times or host. The analysis uses arrays.
+depend on arrival times or host.
 
 The delay follows from the cross-correlation, in chunks of ``CHUNK`` samples counted from the first sample. Values
 are relative to the first sample, because an offset reduces the precision. The cross-spectra of the chunks
-(overlap-save) are summed, and one inverse transform then yields the sums of products at all lags. Memory is
-bounded, and the result does not depend on arrival times.
+(overlap-save) are summed, and one inverse transform then yields the sums of products at all lags.
 """
 
 from __future__ import annotations
