@@ -344,7 +344,7 @@ def test_nodes_with_different_scenarios_do_not_start(tmp_path):
     _, errors = actuator.communicate(timeout=60)
     compensator.communicate(timeout=60)
     assert (actuator.returncode, compensator.returncode) == (2, 2)
-    assert mentions(errors, "compensator", "scenario")
+    assert mentions(errors, "compensator", "scenarios")
     assert "Traceback" not in errors
 
 

@@ -129,6 +129,6 @@ def test_level_and_ratio_are_asked_before_programs_act(tmp_path: Path, environme
     with closing(Terminal(command, tmp_path, environment)) as terminal:
         for question, answer in (("operator", "Ada"), ("specimen", "D-17"), ("level", "0.3"), ("time_ratio", "4")):
             terminal.answer(rf"{question}: [^\n]*: $", answer)
-        terminal.wait_for("programs of this user act")
+        terminal.wait_for("programs of this user")
         terminal.interrupt()
         assert terminal.end() == 130
