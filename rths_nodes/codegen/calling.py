@@ -167,7 +167,7 @@ def _matvec_into(t: Expressions, target: Value, factor: Value, values: Value) ->
     vector = values if isinstance(values, Arr) and values.contiguous else t.array_of(values)
     rows, columns = matrix.shape
     if columns == 0:
-        raise Untranslatable("the matrix of a product must have columns")
+        raise Untranslatable("the matrix of a product must have at least one column")
     if (*result.shape, *vector.shape) != (rows, columns):
         raise Untranslatable(f"a matrix {matrix.shape} cannot multiply a vector {vector.shape}")
     t.written |= t.memory_of(result)

@@ -191,7 +191,9 @@ class SmallMove:
 
     displacement: float = number("largest displacement from the start, to one side", "m", more_than=0.0)
     velocity: float = number("largest velocity", "m/s", more_than=0.0)
-    force: float = number("largest change of a force; a larger change aborts the move", "N", more_than=0.0)
+    force: float = number(
+        "largest permitted change in a force; a larger change aborts the move", "N", more_than=0.0
+    )
     press: float | None = number(
         "small force that is applied and released if the controller of the rig closes a force loop",
         "N",

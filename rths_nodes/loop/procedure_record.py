@@ -46,7 +46,7 @@ RUNGS = {
             True,
             True,
         ),
-        Rung("e", "slow time", "the rig moves slower than the structure by this factor", True, True),
+        Rung("e", "slow time", "factor by which the rig moves more slowly than the structure", True, True),
         Rung("f", "reduced level", "like the complete test, with a fraction of the excitation", True, True),
         Rung("g", "full", "the test", True, True),
     )

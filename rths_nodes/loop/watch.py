@@ -106,7 +106,7 @@ class WatchSensors:
     """Sensors of the watcher, from which the watcher receives only *state* datagrams (doc/udp.md)."""
 
     address: str = text("address of the data acquisition system that sends the samples")
-    port: int = integer("UDP port at which the watcher receives the samples", at_least=1, at_most=65535)
+    port: int = integer("UDP port on which the watcher receives the samples", at_least=1, at_most=65535)
     rate: float = number("sampling rate of the sensors", "Hz", at_least=100.0, at_most=100e3)
     delay: float = number(
         "longest time from the measurement of a sample until the watcher receives the sample",

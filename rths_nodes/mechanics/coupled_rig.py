@@ -121,7 +121,7 @@ def force_input(model: CoupledModel, location: ArrayLike) -> Array:
 def feedforward(model: CoupledModel) -> Array:
     """Return the coefficients of the inverse model, ``(4, n, n)``, with units 1, s, s^2, s^3.
 
-    Row i of M s^2 + C s + K is scaled with (s - p_ai) / (k_ai k_si), and 1 + A_i s / k_si is added on the diagonal
+    Row i of M s^2 + C s + K is scaled by (s - p_ai) / (k_ai k_si), and 1 + A_i s / k_si is added on the diagonal
     (Phillips & Spencer 2012, Eq. 2.7). The printed Eq. (2.8) scales columns; the two equations agree only for
     identical actuators.
     """

@@ -633,7 +633,7 @@ class RigSession(GuardedRig):
 
     @Act((State.HELD,), (fit, allowed), (), ("to", "signed", "clear"), (State.UNLOADING, State.HELD), lasting=True)
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> records.UnloadingRecord:
-        """Unload the specimen to zero force or, if ``to`` is given, move it to positions by displacement.
+        """Unload the specimen to zero force or, if ``to`` is given, move it to these positions.
 
         ``to`` holds the positions by axis, m from the zero of the test. ``signed`` is the person who signed them.
         """

@@ -478,7 +478,7 @@ def columns_of(histories: list[History]) -> dict[str, list[float]]:
 
 
 def write_csv(histories: list[History], path: Path) -> None:
-    """Write a CSV file and, if needed, its folder. Missing rows and NaN become empty cells. May raise OSError."""
+    """Write a CSV file; create its folder if needed. Missing rows and NaN become empty cells. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_columns(columns_of(histories), path)
 

@@ -328,9 +328,9 @@ class Elsewhere:
 
 
 def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int = LARGEST) -> Elsewhere:
-    """Read ``file`` (at most ``most`` bytes) as a test of ``scenario``. The map is read from the file ``columns``.
+    """Read ``file`` (at most ``most`` bytes) as a test of ``scenario``.
 
-    The map assigns columns to quantities. Raises ConfigError if the file or the map is invalid or unsuitable.
+    The file ``columns`` maps columns to quantities. Raises ConfigError if a file is invalid or unsuitable.
     """
     wanted = read_map(columns)
     with within(str(columns)):

@@ -71,7 +71,7 @@ def tell(notes: Iterable[str]) -> None:
 def writing(path: Path, word: str = "") -> Iterator[None]:
     """Print ``word`` and ``path`` after the ``with`` block, unless ``word`` is empty.
 
-    An OSError in the block that names no file is raised again with the name ``path``.
+    An OSError without a file name is raised again with the name ``path``.
     """
     try:
         yield

@@ -87,7 +87,7 @@ class Operating:
             self._shown = now
             half = LENGTH // 2
             code = f"{self._code[:half]}-{self._code[half:]}"
-        self._say(f"code to be typed at the page within {CODE_S:.0f} s: {code}")  # unlocked: a terminal can block
+        self._say(f"code to enter on the page within {CODE_S:.0f} s: {code}")  # unlocked: a terminal can block
 
     def lead(self, code: str, name: str) -> str:
         """Let ``name`` lead the test if ``code`` is valid. Disarm the rig and return an access token.

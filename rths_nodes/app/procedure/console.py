@@ -167,7 +167,7 @@ class Console:
         return self.exact_line(TYPE_CLEAR, ended)
 
     def ends(self, reason: str = "") -> None:
-        """End the test for ``reason`` if an answers file leads it. Do nothing if an operator leads it."""
+        """End the test for ``reason`` if an answers file controls it. Do nothing if an operator controls it."""
         if not self.leads:
             self.stopped, self._over = self.stopped or reason, True
 

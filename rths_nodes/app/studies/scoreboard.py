@@ -531,7 +531,7 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
     """
     labels = np.array(table.columns[LAW])
     sizes = {name: table.magnitudes(name) for name in table.indices}
-    # an error or delay beyond its largest value is NaN, which must not improve the rank
+    # an error or delay above its upper limit is stored as NaN, which must not improve the rank
     sizes[index] = np.where(table.finished & np.isnan(sizes[index]), np.inf, sizes[index])
     rows = [
         _score(table, str(label), np.flatnonzero(labels == label), sizes, index) for label in dict.fromkeys(labels)

@@ -231,8 +231,8 @@ def _check_vertical(scenario: Any, name: str) -> None:
     length = None if law.column is None else law.column.actuator_length
     if length is None or law.coupled_to > len(scenario.moved_axes):
         raise ConfigError(
-            f"{path}: requires column.actuator_length and coupled_to in force_control.law. Leave vertical out if "
-            "the actuator stays upright"
+            f"{path}: requires column.actuator_length and coupled_to in force_control.law. Omit the key vertical "
+            "if the actuator stays upright"
         )
     moved, load = scenario.axes[scenario.moved_axes[law.coupled_to - 1]].limits, abs(axis.own_load.largest)
     most = load / vertical_share(moved.stroke, length)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsals of a test (on a simulator, slower, or with less excitation) and their limitations.
 
-Each rehearsal is a scenario with its own hash. An operator arms it by this hash.
+Each rehearsal is a scenario with its own hash. The operator arms a rehearsal with this hash.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class NumericalStage:
         # evaluate the displacement ratio at full amplitude, because a setup can be nonlinear
         amplitude = scenario.soft_start.amplitude
         unit = self.setup.degrees_of_freedom(np.full(len(scenario.moved_axes), amplitude)) / amplitude
-        unit = np.append(unit, np.zeros(len(self._nothing) - len(unit)))  # the others stay at rest
+        unit = np.append(unit, np.zeros(len(self._nothing) - len(unit)))  # zero for the rest
         if not np.isfinite(unit).all():
             raise ConfigError(f"soft_start.amplitude = {amplitude:g} m: the setup cannot reach this position")
         *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded Measurements and Targets that replace rig and integrator in tests of a single node."""
+"""Recorded Measurements and Targets that replace the rig and the integrator in the test of a node."""
 
 from __future__ import annotations
 

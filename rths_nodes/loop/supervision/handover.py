@@ -77,8 +77,8 @@ class OperatorRequests:
 class Handover:
     """Data and callbacks that a procedure gives to the rig stage together with the port.
 
-    ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a held rig
-    comes to rest, and ``under_way`` when the rig follows the test again. ``stopping`` receives the reason for a
+    ``presented`` makes an untared Measurement relative to the zero of the test. ``at_rest`` is called when a held
+    rig comes to rest, and ``under_way`` when it follows the test again. ``stopping`` receives the reason for a
     stop. ``lost`` returns the reason why the rig no longer follows the test, and ``following`` the reason to stop.
     Both may be empty. ``following`` receives a Command (relative to the zero of the test), an untared Measurement,
     and True during pauses.

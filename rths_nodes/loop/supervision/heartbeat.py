@@ -56,7 +56,7 @@ class HeartbeatParams:
 
 
 class Heartbeat:
-    """Detects lost ``peers`` by the times of their last heartbeats. All times are in ns of one clock.
+    """Detects lost ``peers`` by the times of their last heartbeats. All times come from one clock, ns.
 
     A heartbeat reports the newest sample that its sender has received. A peer that receives no samples therefore
     counts as lost, like a silent peer. ``period`` is the servo period (s). Samples may lag by ``missing`` s.

@@ -53,7 +53,7 @@ class Integral:
 
 
 class LowPass:
-    """First-order low-pass filter: removes noise, with a delay of 1 / (2 pi f).
+    """First-order low-pass filter with the cutoff frequency f, Hz: attenuates noise, with a delay of 1 / (2 pi f).
 
     For values x_k of the expression, y_k = y_{k-1} + a (x_k - y_{k-1}) with a = 1 - exp(-2 pi f dt). At the first
     sample y = x.

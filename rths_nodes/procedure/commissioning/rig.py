@@ -115,7 +115,7 @@ class Bench:
 
     @contextmanager
     def opened(self) -> Iterator[Bench]:
-        """Context manager of a session that begins at ``home``. Raises ConfigError if no session can be opened."""
+        """Context manager for a session that begins at ``home``. Raises ConfigError if it cannot be opened."""
         with real_time(self.realtime):
             try:
                 self.port = Assembly(self.scenario).port

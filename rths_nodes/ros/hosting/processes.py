@@ -240,7 +240,7 @@ def _end_after(died: Process, processes: Processes, console: Console, idle: Call
         processes.send(signal.SIGTERM)
         processes.wait(0.2, (names.RECORDER,), idle)
     stopping = [process.role for process in processes.running if names.axis_of(process.role)]
-    processes.kill(names.RECORDER, names.ACTUATOR, *stopping)  # the safe stop may take longer
+    processes.kill(names.RECORDER, names.ACTUATOR, *stopping)  # a safe stop may still be in progress
     processes.send(signal.SIGTERM, names.RECORDER)
 
 

@@ -97,7 +97,7 @@ class FollowedPort(RecordedPort):
 
 
 class FollowedRig(RigStage):
-    """Rig stage that takes state and reason from the executive, and forwards stop requests to the executive."""
+    """Rig stage that takes the state of the test from the executive, and forwards stop requests to it."""
 
     port: FollowedPort
 

@@ -375,7 +375,7 @@ AGAIN_NS = 50_000_000
 
 @dataclass(frozen=True)
 class Load:
-    """Capacity of a line: ``messages`` of at most ``size`` bytes. If ``holds``, messages on topics may be late."""
+    """Capacity of a line: ``messages`` of at most ``size`` bytes. If ``holds`` is true, topics may be late."""
 
     messages: int
     size: int

@@ -302,7 +302,7 @@ class PageOperator:
         self.address = next(match[0] for line in self.lines if (match := re.search(r"http://\S+", line)))
         asked_until(self.address, lambda situation: bool(situation.get("acts")))
         assert post(self.address, "code", {})[0] == 200
-        code = next(line for line in self.lines if "code to be typed at the page" in line).split()[-1]
+        code = next(line for line in self.lines if "code to enter on the page" in line).split()[-1]
         token = post(self.address, "lead", {"code": code, "name": name})[1]["token"]
         self._headers = MARK | {"X-Rths-Operator": token}
 

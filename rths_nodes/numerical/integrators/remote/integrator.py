@@ -513,7 +513,7 @@ class Served(Integrator):
                 return "the greeting of the client"
             self._length = vector_length(greeting, self._n)
             self._expect(self._patience)
-        return "" if self.ready() else f"the first displacement of the client, which is {self.talk.where}"
+        return "" if self.ready() else f"the first displacement from the client ({self.talk.where})"
 
     def begin(self, experimental_force: Array) -> None:
         if self._begun:
