@@ -34,7 +34,7 @@ def check_shape(beta: float, gamma: float, path: str, unit: str = "") -> None:
 
 
 def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, exponent: float) -> float:
-    """Return 1 - (gamma sgn(``direction`` z) + beta) |z|^exponent, which is dz/dx times the yield displacement."""
+    """Return dz/dx times the yield displacement, Eq. (14): 1 - (gamma sgn(dx z) + beta) |z|^exponent."""
     shape = gamma + beta if direction * z > 0.0 else beta - gamma
     if exponent == 2.0:
         return 1.0 - shape * z * z

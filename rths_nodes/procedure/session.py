@@ -633,9 +633,9 @@ class RigSession(GuardedRig):
 
     @Act((State.HELD,), (fit, allowed), (), ("to", "signed", "clear"), (State.UNLOADING, State.HELD), lasting=True)
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> records.UnloadingRecord:
-        """Unload the specimen to zero force or, if ``to`` is given, move it to these positions.
+        """Unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement.
 
-        ``to`` holds the positions by axis, m from the zero of the test. ``signed`` is the person who signed them.
+        ``to`` holds the positions by axis, m. ``signed`` is the person who has signed for them.
         """
         assert self.offsets is not None  # the state implies confirmed offsets
         inputs = self.scenario, self.offsets, self.record.checks

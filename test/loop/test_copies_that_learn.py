@@ -496,7 +496,7 @@ def test_invalid_arguments_are_refused(words: dict[str, Any], message: tuple[str
 def test_recording_without_motion_is_refused() -> None:
     run = recorded()
     still = dataclasses.replace(run, displacement=np.zeros_like(run.displacement))
-    with pytest.raises(ConfigError, match=naming("no motion", "between")):
+    with pytest.raises(ConfigError, match=naming("no motion", "interval")):
         follow(still, AXIS, copy_for(run, AXIS, "kelvin_voigt", {}))
 
 
