@@ -291,9 +291,10 @@ def _verdict(work: Corrections) -> tuple[str, str]:
     """Return the verdict on the series and its reason. If the series continues, compute the next history."""
     settings, rows = work.settings, work.rows
     verdict, reason = settings.verdict(rows)
-    if not verdict:
-        work.correct()
-    if not verdict and settings.within is not None:
+    if verdict:
+        return verdict, reason
+    work.correct()
+    if settings.within is not None:
         expected = work.rehearsed().peaks
         if above := corrections.above_first(len(rows) + 1, expected, work.first, settings.within):
             return corrections.HELD, "; ".join(above)
